@@ -1,7 +1,6 @@
 """Manifests, checks of files, and artifact folders that are whole or not there."""
 
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -21,18 +20,7 @@ from glow.errors import (
     IntegrityError,
     MismatchError,
 )
-from tests.artifact.conftest import flip
-
-
-def remake(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Changes a manifest and gives it a checksum that fits again, as somebody with intent would."""
-    path = folder / MANIFEST_FILE
-    body = json.loads(path.read_bytes())
-    del body["checksum"]
-    change(body)
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-    body["checksum"] = hashlib.sha256(canonical).hexdigest()
-    path.write_bytes(json.dumps(body, indent=2, sort_keys=True).encode() + b"\n")
+from tests.artifact.conftest import flip, remake
 
 
 def test_a_manifest_is_read_as_it_was_written(artifact: Path) -> None:
@@ -99,27 +87,22 @@ def test_a_truncated_or_grown_file_is_refused_with_both_sizes(artifact: Path) ->
             verify(artifact, "index")
 
 
-def test_a_file_of_the_same_content_behind_a_link_is_refused(artifact: Path, tmp_path: Path) -> None:
-    shutil.move(artifact / "vectors.bin", tmp_path / "elsewhere")
-    (artifact / "vectors.bin").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(IntegrityError, match=r"vectors\.bin"):
+@pytest.mark.parametrize(
+    ("moved", "name"), [("vectors.bin", r"vectors\.bin"), ("terms", r"terms/words\.bin")]
+)
+def test_the_same_content_behind_a_link_is_refused(
+    artifact: Path, tmp_path: Path, moved: str, name: str
+) -> None:
+    shutil.move(artifact / moved, tmp_path / "elsewhere")
+    (artifact / moved).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(IntegrityError, match=name):
         verify(artifact, "index")
 
 
-def test_a_folder_of_the_same_content_behind_a_link_is_refused(artifact: Path, tmp_path: Path) -> None:
-    shutil.move(artifact / "terms", tmp_path / "elsewhere")
-    (artifact / "terms").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(IntegrityError, match=r"terms/words\.bin"):
-        verify(artifact, "index")
-
-
-def test_a_folder_or_a_pipe_in_place_of_a_file_is_refused(artifact: Path) -> None:
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])  # opening a pipe would wait for ever
+def test_what_is_no_file_is_refused_in_its_place(artifact: Path, make: Callable[[Path], None]) -> None:
     (artifact / "empty").unlink()
-    (artifact / "empty").mkdir()
-    with pytest.raises(IntegrityError, match="empty"):
-        verify(artifact, "index")
-    (artifact / "empty").rmdir()
-    os.mkfifo(artifact / "empty")  # opening it would wait for ever
+    make(artifact / "empty")
     with pytest.raises(IntegrityError, match="empty"):
         verify(artifact, "index")
 
@@ -139,16 +122,16 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(artifact: Path, name: st
         verify(artifact, "index")
 
 
-def test_a_newer_format_says_that_a_newer_glow_may_read_it(artifact: Path) -> None:
-    remake(artifact, lambda body: body.update(format=3))
-    with pytest.raises(FormatError, match="format 3, expected 2; use a newer GLOW"):
-        verify(artifact, "index")
-
-
-@pytest.mark.parametrize("format_version", [0, None, "2", 1.5, [2]])
-def test_another_format_says_to_build_again(artifact: Path, format_version: object) -> None:
-    remake(artifact, lambda body: body.update(format=format_version))
-    with pytest.raises(FormatError, match="expected 2; build it again"):
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (3, "format 3, expected 2; use a newer GLOW"),
+        *((each, "build it again") for each in (0, None, "2", 1.5, [2])),
+    ],
+)
+def test_another_format_says_what_to_do(artifact: Path, found: object, said: str) -> None:
+    remake(artifact, lambda body: body.update(format=found))
+    with pytest.raises(FormatError, match=said):
         verify(artifact, "index")
 
 
@@ -168,12 +151,9 @@ def test_a_manifest_with_other_keys_or_values_is_refused(artifact: Path, change:
         verify(artifact, "index")
 
 
-def test_an_artifact_of_another_kind_is_refused(artifact: Path) -> None:
+def test_what_is_of_another_kind_or_not_there_is_told(artifact: Path, tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match="v1 is of kind index, expected model"):
         verify(artifact, "model")
-
-
-def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(ArtifactNotFoundError, match=r"no model at .*nowhere"):
         verify(tmp_path / "nowhere", "model")
 
@@ -196,19 +176,13 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_a_crash_in_the_block_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
-    with pytest.raises(error), write_artifact(tmp_path / "v1", "index") as writer:
-        (writer.folder / "half").write_text("half")
-        raise error
-    assert names(tmp_path) == []
-
-
-def test_a_crash_in_the_block_leaves_an_older_artifact_as_it_was(artifact: Path) -> None:
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_crash_in_the_block_leaves_nothing_new(artifact: Path, error: type[BaseException]) -> None:
     before = verify(artifact, "index")
-    with pytest.raises(ValueError), write_artifact(artifact, "index", replace=True) as writer:
-        (writer.folder / "half").write_text("half")
-        raise ValueError
+    for name in ("v1", "v2"):
+        with pytest.raises(error), write_artifact(artifact.with_name(name), "index", replace=True) as writer:
+            (writer.folder / "half").write_text("half")
+            raise error
     assert verify(artifact, "index") == before
     assert names(artifact.parent) == ["v1"]
 
@@ -220,14 +194,11 @@ def test_nothing_is_visible_before_the_block_ends(tmp_path: Path) -> None:
     assert verify(tmp_path / "deep" / "v1", "model").kind == "model"
 
 
-def test_an_existing_artifact_is_not_overwritten_unless_asked(artifact: Path) -> None:
+def test_an_existing_artifact_is_replaced_whole_and_only_if_asked(artifact: Path) -> None:
     before = verify(artifact, "index")
     with pytest.raises(BuildError, match="exists already"), write_artifact(artifact, "index"):
         pass
     assert verify(artifact, "index") == before
-
-
-def test_an_artifact_is_replaced_whole(artifact: Path) -> None:
     with write_artifact(artifact, "index", replace=True) as writer:
         (writer.folder / "other").write_text("x")
     assert list(verify(artifact, "index").files) == ["other"]

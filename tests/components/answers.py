@@ -34,20 +34,25 @@ SAID = {
         "index made: passages/ holds {0} documents, its manifest {1}; rebuild the index",
         f"delta/passages/ holds {{0}} documents, {DELTA_SAYS}",
     ),
+    "postings": (
+        "index made: impacts of {0} documents, {1} stored documents; rebuild the index",
+        f"delta/ holds impacts of {{0}} documents, {DELTA_SAYS}",
+    ),
+    "learned_sparse": (
+        "index made: learned/ holds impacts (learned) of {0} documents, {1} stored documents; rebuild the index",
+        f"delta/learned/ holds impacts (learned) of {{0}} documents, {DELTA_SAYS}",
+    ),
 }
-"""What components say of other rows than they have, of a base and of a delta; the others' own tests have theirs."""
+"""What components say of other rows than they have, of a base and of a delta; vectors' own test has theirs."""
 
 
 class Answers:
     """Every component answers and writes the same however its documents came to it; `case` says which."""
 
     def test_base_and_delta_answer_as_a_rebuild(self, case: Case) -> None:
-        """Replaced, added and deleted documents."""
         case.check(case.changed())
 
     def test_a_compacted_index_is_to_the_byte_one_built_of_what_is_left(self, case: Case) -> None:
-        """By the rules of its base."""
-
         def both() -> tuple[Path, Path]:
             changed = case.changed()
             merged = case.segments.merged(changed.kept, delta=False)
@@ -56,8 +61,6 @@ class Answers:
         same_files(case.component, *case.once("compacted", both))
 
     def test_a_delta_over_a_delta_is_to_the_byte_one_of_both(self, case: Case) -> None:
-        """Of which one document is gone."""
-
         def both() -> tuple[Path, Path]:
             base, new = case.changed().base, [document_of(each) for each in NEW]
             before, added = (case.segments.delta(base, held) for held in (new[:6], new[6:]))
@@ -81,14 +84,12 @@ class Answers:
 
     @pytest.mark.parametrize("new", [[], NEW[4:5]], ids=["deleted", "added"])
     def test_one_document(self, case: Case, new: list[Any]) -> None:
-        """It is all that there is; it goes, or it gets a companion."""
         deleted = () if new else (OLD[9]["_id"],)
         changed = case.once(f"one {bool(new)}", lambda: case.change(OLD[9:10], new, deleted))
         assert changed.base.rows.documents == 1
         case.check(changed)
 
     def test_equal_documents_stand_in_the_order_of_their_ids(self, case: Case) -> None:
-        """In base and delta, whatever rows they have."""
         names = ["b", "e", "a", "f", "d", "c"]
         records = [{**OLD[7], "_id": name} for name in names]
         changed = case.once("equal", lambda: case.change(records[:3], records[3:]))
@@ -128,7 +129,6 @@ class Answers:
                     opened = opened.with_reader(component, reader, component.first(reader))
 
     def test_other_rows_than_the_segment_has_are_refused(self, case: Case) -> None:
-        """With both numbers."""
         if case.component.per == "index":
             return  # it has no rows
         for segment in (case.changed().base, case.changed().delta):
@@ -163,8 +163,6 @@ class Answers:
 
 
 class Noting(Mapping[str, Any]):
-    """Readers, and which of them are asked for."""
-
     def __init__(self, readers: Mapping[str, Any], asked: set[str]) -> None:
         self._readers, self._asked = readers, asked
 

@@ -91,15 +91,17 @@ class _Corpus:
 
 
 @dataclass
-class Maker:
-    """Makes segments of one model and one kind of index."""
+class Segments:
+    """Makes segments of one model and one kind of index, in folders of their own."""
 
     model: Model  # that encodes
     options: Mapping[str, Any]  # of the build
+    new_folder: Callable[[], Path]  # a folder that is not there yet
     _done: dict[Any, Any] = field(default_factory=dict)
 
-    def base(self, held: Sequence[Document], folder: Path, **changed: Any) -> Segment:
+    def base(self, held: Sequence[Document], **changed: Any) -> Segment:
         """Documents as a build makes them; options may be changed."""
+        folder = self.new_folder()
         options = BuildOptions(source="-", index_root=folder, **{**self.options, **changed})
         dimensions = self.model.encoder("document").dimensions
         rules = requested_rules(options, BuildInputs(self.model, dimensions, "cpu", 1, "corpus", {}))
@@ -111,33 +113,56 @@ class Maker:
         made = Segment("made", folder, folder, "", hashes, options.parameters(), None, Rows(len(held)))
         terms.save(folder.with_name(f"{folder.name}-terms"))
         folder.mkdir(parents=True)
-        return self._write(
-            held, rules, _Corpus(self.model, terms, counted, stems, vocabulary, made), self.model
-        )
+        corpus = _Corpus(self.model, terms, counted, stems, vocabulary, made)
+        return self._write(held, rules, corpus)
 
-    def added(
-        self,
-        base: Segment,
-        held: Sequence[Document],
-        rules: Mapping[str, Rules],
-        folder: Path,
-        below: str = DELTA,
-    ) -> Segment:
-        """Documents by the rules of a base; without any, of a model that is not there."""
-        terms = TermTable.load(base.root.with_name(f"{base.root.name}-terms"))
-        root = base.root if below else folder
-        made = replace(
-            base, folder=folder, root=root, below=below, files=None, rows=Rows(len(held)), readers={}
+    def delta(self, base: Segment, held: Sequence[Document]) -> Segment:
+        """As an upsert makes it; of no documents, as a deletion does."""
+        folder = self.new_folder()
+        made = replace(base, folder=folder, below=DELTA, files=None, rows=Rows(len(held)), readers={})
+        return self._added(made, held, existing_rules(base, delta=True))
+
+    def rebuilt(self, base: Segment, held: Sequence[Document]) -> Segment:
+        """A whole index of documents that are encoded and counted by the rules of a base."""
+        rules, own, folder = (
+            existing_rules(base, delta=True),
+            existing_rules(base, delta=False),
+            self.new_folder(),
         )
-        if not below:
-            folder.mkdir(parents=True)
-            for name in (name for component in COMPONENTS for name in component.stays):
-                if (base.root / name).is_dir():
-                    shutil.copytree(base.root / name, folder / name)
-                elif (base.root / name).is_file():
-                    shutil.copyfile(base.root / name, folder / name)
-        model = self.model if held else replace(self.model, folder=folder / "nowhere")
-        return self._write(held, rules, _Corpus(model, terms, *self._counted(held), made), model)
+        rules["vectors"] = own["vectors"]  # they do not decide what is searched
+        folder.mkdir(parents=True)
+        for name in (name for component in COMPONENTS for name in component.stays):
+            if (base.root / name).is_dir():
+                shutil.copytree(base.root / name, folder / name)
+            elif (base.root / name).is_file():
+                shutil.copyfile(base.root / name, folder / name)
+        shutil.copytree(*(root.with_name(f"{root.name}-terms") for root in (base.root, folder)))
+        made = replace(base, folder=folder, root=folder, files=None, rows=Rows(len(held)), readers={})
+        return self._added(made, held, rules)
+
+    def assert_alike(self, one: Any, other: Any) -> None:
+        assert one == other
+
+    def joined(self, base: Segment, delta: Segment, gone: NDArray[np.int64]) -> View:
+        ids = [document.id for document in delta[STORED_FIELDS].scan()]
+        order = joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids)
+        return view_of([base, delta], gone, order)
+
+    def merged(self, kept: Sequence[MergeSource], *, delta: bool) -> Segment:
+        oldest, folder = kept[0].segment, self.new_folder()
+        folder.mkdir(parents=True)
+        rows = Rows(sum(each.documents for each in kept))
+        made = replace(oldest, folder=folder, files=None, rows=rows, readers={})
+        if not delta:
+            made = replace(made, root=folder)
+        merge_segments(kept, made, delta=delta)
+        return made
+
+    def _added(self, made: Segment, held: Sequence[Document], rules: Mapping[str, Rules]) -> Segment:
+        """Without documents, of a model that is not there."""
+        terms = TermTable.load(made.root.with_name(f"{made.root.name}-terms"))
+        model = self.model if held else replace(self.model, folder=made.folder / "nowhere")
+        return self._write(held, rules, _Corpus(model, terms, *self._counted(held), made))
 
     def _counted(self, held: Sequence[Document]) -> tuple[TermTable, TermTable, TermTable]:
         own, counter = self.model.preprocessor, CorpusCounter(Analyzer("english"), 10_000)
@@ -146,9 +171,7 @@ class Maker:
             counter.add(field_words(document, own.schema, own.pieces), weak=weak)
         return counter.tables()
 
-    def _write(
-        self, held: Sequence[Document], rules: Mapping[str, Rules], corpus: _Corpus, model: Model
-    ) -> Segment:
+    def _write(self, held: Sequence[Document], rules: Mapping[str, Rules], corpus: _Corpus) -> Segment:
         folder = corpus.made.folder
         folder.mkdir(parents=True, exist_ok=True)
         with DocumentWriter(folder / DOCUMENTS_FILE) as writer:
@@ -207,51 +230,7 @@ def files_of(folder: Path, component: AnyComponent) -> dict[str, bytes]:
 
 
 def all_of(segment: Segment) -> MergeSource:
-    """Every document of a segment."""
     return MergeSource(segment, np.ones(segment.rows.documents, np.bool_))
-
-
-@dataclass
-class Segments:
-    """Segments of one kind of index, in folders of their own."""
-
-    maker: Maker  # makes them
-    new_folder: Callable[[], Path]  # a folder that is not there yet
-
-    def base(self, held: Sequence[Document], **changed: Any) -> Segment:
-        """As a build makes it."""
-        return self.maker.base(held, self.new_folder(), **changed)
-
-    def delta(self, base: Segment, held: Sequence[Document]) -> Segment:
-        """As an upsert makes it; of no documents, as a deletion does."""
-        return self.maker.added(base, held, existing_rules(base, delta=True), self.new_folder())
-
-    def rebuilt(self, base: Segment, held: Sequence[Document]) -> Segment:
-        """A whole index of documents that are encoded and counted by the rules of a base."""
-        rules, own = existing_rules(base, delta=True), existing_rules(base, delta=False)
-        rules["vectors"] = own["vectors"]  # they do not decide what is searched
-        return self.maker.added(base, held, rules, self.new_folder(), below="")
-
-    def assert_alike(self, one: Any, other: Any) -> None:
-        """Answers of segments are those of a rebuild."""
-        assert one == other
-
-    def joined(self, base: Segment, delta: Segment, gone: NDArray[np.int64]) -> View:
-        """Both as one."""
-        ids = [document.id for document in delta[STORED_FIELDS].scan()]
-        order = joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids)
-        return view_of([base, delta], gone, order)
-
-    def merged(self, kept: Sequence[MergeSource], *, delta: bool) -> Segment:
-        """One segment of what stays."""
-        oldest, folder = kept[0].segment, self.new_folder()
-        folder.mkdir(parents=True)
-        rows = Rows(sum(each.documents for each in kept))
-        made = replace(oldest, folder=folder, files=None, rows=rows, readers={})
-        if not delta:
-            made = replace(made, root=folder)
-        merge_segments(kept, made, delta=delta)
-        return made
 
 
 @dataclass(frozen=True)
@@ -265,7 +244,6 @@ class Changed:
 
     @property
     def kept(self) -> list[MergeSource]:
-        """What stays of both."""
         live = np.ones(self.base.rows.documents, np.bool_)
         live[self.gone] = False
         return [MergeSource(self.base, live), all_of(self.delta)]
@@ -275,7 +253,7 @@ class Changed:
 class Case:
     """A component in a kind of index."""
 
-    component: AnyComponent  # the component
+    component: AnyComponent
     segments: Segments  # makes segments of the kind
     shared: dict[str, Any]  # what tests of the same kind have made
 
@@ -286,11 +264,9 @@ class Case:
         return self.shared[name]
 
     def answers(self, view: View) -> Any:
-        """What the component says of every document."""
         return PROBES[self.component.name](Seen.of(view))
 
     def changed(self) -> Changed:
-        """Documents replaced, added and deleted."""
         return self.once("changed", lambda: self.change(OLD, NEW, ("d/20", "d/21", "d/5")))
 
     def change(self, old: Sequence[Any], new: Sequence[Any], deleted: Sequence[str] = ()) -> Changed:

@@ -37,16 +37,13 @@ class FileCase:
         return Edited(version, self.folder / version.folder.name)
 
     def answers(self, index: Index) -> Any:
-        """What the component says of every document."""
         return PROBES[self.component.name](Seen.of(index.view))
 
     def dependents(self) -> list[AnyComponent]:
-        """The component, and all that need it."""
         name = self.component.name
         return [each for each in COMPONENTS if each.name == name or name in needs_of(each)]
 
     def names(self, edited: Edited) -> list[str]:
-        """Its files in base and delta."""
         found = [*edited.names(self.component), *edited.names(self.component, DELTA)]
         assert len({name.startswith(DELTA) for name in found}) == 2
         return found
@@ -79,7 +76,6 @@ class Files:
         assert file_case.answers(edited.open()) == file_case.answers(edited.version.index)
 
     def test_a_file_that_the_manifest_lacks_is_not_opened(self, file_case: FileCase) -> None:
-        """Whatever lies there."""
         edited = file_case.edited()
         for name in file_case.names(edited):
             if name.startswith(FOR_ADDED_ALONE[0]):
@@ -93,7 +89,6 @@ class Files:
             edited.mend({name: None})
 
     def test_files_of_other_documents_are_refused(self, file_case: FileCase) -> None:
-        """With a manifest that agrees."""
         versions, component = file_case.versions, file_case.component
         edited, own = file_case.edited(), component.paths
         for below, other in (("", versions.compacted), (DELTA, versions.first)):
@@ -138,7 +133,6 @@ class Files:
                 edited.mend({name: None})
 
     def test_a_manifest_that_counts_otherwise_is_refused(self, file_case: FileCase) -> None:
-        """With both numbers, and what to do."""
         for made, remedy in (("last", "roll back to its base"), ("compacted", "rebuild the index")):
             edited = file_case.edited(getattr(file_case.versions, made))
             for name, count in file_case.component.counts(edited.version.index[file_case.component]).items():
@@ -221,7 +215,6 @@ class Files:
         )
 
     def test_a_compacted_version_answers_as_base_and_delta(self, file_case: FileCase) -> None:
-        """As the commands made them."""
         indexes = [each.index for each in (file_case.versions.last, file_case.versions.compacted)]
         assert indexes[0].delta is not None and indexes[1].delta is None
         if file_case.component is SPELLING:  # what is gone counts until it is compacted

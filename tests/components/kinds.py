@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from glow.index import COMPONENTS
 from glow.records import Document
 from tests.conftest import DATA
 from tests.made_index import documents
@@ -34,6 +37,13 @@ KINDS = {
         frozenset({"passages", "learned_sparse", "token_embeddings"}),
     ),
 }
+CASES = [
+    pytest.param((kind, component.name), id=f"{kind}-{component.name}")
+    for kind in KINDS
+    for component in COMPONENTS
+    if component.name not in KINDS[kind].lacks
+]
+"""Every component in every kind that holds it."""
 
 
 def _made(numbers: Iterable[int], prefix: str) -> list[dict[str, Any]]:

@@ -18,16 +18,9 @@ from glow.records import Document
 from tests.components.answers import Answers
 from tests.components.cases import Case, Segments, verified
 from tests.components.conftest import World
-from tests.components.kinds import KINDS, OLD, document_of
+from tests.components.kinds import CASES, OLD, document_of
 from tests.components.probes import PROBES, Seen
 from tests.stores.conftest import assert_alike
-
-CASES = [
-    pytest.param((kind, component.name), id=f"{kind}-{component.name}")
-    for kind in ("whole", "plain")
-    for component in COMPONENTS
-    if component.name not in KINDS[kind].lacks
-]
 
 
 @dataclass
@@ -69,7 +62,7 @@ def case(
     kind, name = request.param
     local, _ = world(kind)
     component = next(each for each in COMPONENTS if each.name == name)
-    segments = StoredSegments(local.maker, local.new_folder, address)
+    segments = StoredSegments(local.model, local.options, local.new_folder, address=address)
     return Case(component, segments, shared.setdefault(kind, {}))
 
 

@@ -1,6 +1,5 @@
 """A component that is written in one file and added to the list by one line goes through everything that is done with components."""
 
-import io
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
-from glow.errors import ConfigError, MismatchError
 from glow.index import (
     COMPONENTS,
     DELTA,
@@ -28,21 +26,14 @@ from glow.index import (
     Segment,
     Segments,
 )
-from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
-from glow.index.token_embeddings import TOKEN_EMBEDDINGS
-from glow.runtime import Model
 from glow.storage import map_array
-from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.plan import CompactOptions, UpsertOptions
-from glow_index_builder.deltas.upsert import upsert
-from glow_index_builder.progress import Stages
 from tests.components.answers import Answers
 from tests.components.files import Files
 from tests.components.probes import PROBES, Seen, bits
 from tests.components.versions import Versions
 from tests.goldens.service import serving
-from tests.made_index import write
+from tests.made_index import compacted, opened, upserted
 
 MakeVersions = Callable[[str], Versions]
 FILE = "lengths/words.npy"
@@ -84,11 +75,9 @@ class LengthsComponent(Component[StoredLengths, Lengths]):
     paths = ("lengths/",)
 
     def rules(self, options: ComponentOptions, asked: BuildInputs) -> Rules:
-        """Every index has it."""
         return Rules()
 
     def rules_of(self, segment: Segment, *, delta: bool) -> Rules | None:
-        """As the segment has it: there is nothing to choose."""
         return Rules() if segment.get(self) is not None else None
 
     def build(self, corpus: Corpus, rules: Rules) -> None:
@@ -107,33 +96,27 @@ class LengthsComponent(Component[StoredLengths, Lengths]):
         np.save(folder / FILE, np.concatenate(blocks), allow_pickle=False)
 
     def open(self, segment: Segment) -> StoredLengths | None:
-        """Maps the file; None in a version that was built before there was one."""
         if not segment.has_any(self.paths):
             return None
         segment.require(FILE)
         return StoredLengths(map_array(segment.path(FILE), np.int32, segment.rows.documents))
 
     def reader(self, segments: Segments[StoredLengths]) -> Lengths:
-        """Row by row."""
         return SegmentedLengths(segments)
 
     def report(self, made: Segment, rules: Rules, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """Of how many documents."""
         return {"lengths": made.rows.documents}
 
     def serves(self, reader: Lengths | None) -> Mapping[str, str]:
-        """The shortest first, if somebody asks for it."""
         absent = "this index holds no lengths; build it with this version"
         return {"shortest": "" if reader is not None else absent}
 
     def info(self, reader: Lengths | None) -> dict[str, Any]:
-        """Whether there are any."""
         return {"lengths": reader is not None}
 
     def explain(
         self, reader: Lengths, retriever: str, words: Sequence[str], hit: Explained
     ) -> dict[str, Any]:
-        """How long the document is."""
         return {"length": int(reader.read(np.array([hit.row]))[0])}
 
 
@@ -202,24 +185,12 @@ def test_a_service_shows_it(kind: str, made_versions: MakeVersions) -> None:
 
 def test_a_version_built_before_goes_on_without_it(toy_index: Path, toy_model: Path, tmp_path: Path) -> None:
     root = IndexRoot(shutil.copytree(toy_index, tmp_path / "toy"))
-    source = str(write(tmp_path / "new.jsonl", [{"_id": "b", "text": "zebra"}]))
     for _ in range(2):
-        index = Index.open(root.folder(root.current()))
+        index = opened(root)
         assert not index.holds(LENGTHS) and "lengths" not in index.parts()
         assert index.info()["lengths"] is False
         assert "build it with" in index.refusals["shortest"]
-        options = UpsertOptions(index_root=root.path, source=source, model=toy_model, threads=1)
-        upsert(options, Stages(io.StringIO()))
+        upserted(root, toy_model, [{"_id": "b", "text": "zebra"}])
     assert index.delta is not None
-    compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
-    assert not Index.open(root.folder(root.current())).holds(LENGTHS)
-
-
-def test_what_cannot_be_made_is_refused_by_its_rules(toy_model: Path) -> None:
-    asked = BuildInputs(Model.open(toy_model), 48, "cpu", 1, "corpus", {})
-    assert PASSAGES.rules(PASSAGES.options(), asked) is None
-    assert TOKEN_EMBEDDINGS.rules(TOKEN_EMBEDDINGS.options(), asked) is None
-    with pytest.raises(ConfigError, match="nothing"):
-        PASSAGES.rules(PASSAGES.options(passages=True, passage_field="nothing"), asked)
-    with pytest.raises(MismatchError, match="expected reranker"):
-        TOKEN_EMBEDDINGS.rules(TOKEN_EMBEDDINGS.options(rerank=toy_model), asked)
+    compacted(root)
+    assert not opened(root).holds(LENGTHS)

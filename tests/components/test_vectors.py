@@ -1,7 +1,5 @@
 """Vectors as a component: kinds of FAISS index, built, merged, joined and opened."""
 
-import pickle
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,24 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glow.artifact import FileKey
 from glow.errors import ConfigError, DeviceError, MismatchError, StoreError
-from glow.index import (
-    DELTA,
-    BuildInputs,
-    Corpus,
-    ImportRows,
-    MergeSource,
-    RangeTask,
-    RowLayout,
-    Rows,
-    Segment,
-    Segments,
-)
-from glow.index.columns import COLUMNS, build_columns
-from glow.index.milvus import MilvusVectors
+from glow.index import DELTA, BuildInputs, MergeSource, RowLayout, Rows, Segment, Segments
 from glow.index.ranking import RowMask
-from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.vectors import (
     KINDS,
     VECTORS,
@@ -40,46 +23,43 @@ from glow.index.vectors import (
     VectorRules,
     build_dense,
 )
-from glow.records import Document
 
 OLD, NEW, DIMENSIONS = 600, 80, 16
-HASHES = {"model": "m" * 64, "terms": "t" * 64}
+PASSAGES_OF_45 = np.array([*range(0, 50, 5), 45], np.uint32)
+"""First passage of each of ten documents."""
 Array = NDArray[np.float32]
 
 
+@pytest.fixture(scope="module")
+def vectors() -> Array:
+    generator = np.random.default_rng(0)
+    found = (
+        generator.standard_normal((30, DIMENSIONS))[generator.integers(0, 30, OLD + NEW)]
+        + generator.standard_normal((OLD + NEW, DIMENSIONS)) * 0.5
+    )
+    found[40:46] = found[OLD + 3] = found[40]  # documents with the same text, in base and delta
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def gone() -> NDArray[np.int64]:
+    return np.sort(np.random.default_rng(1).choice(OLD, 60, replace=False))
+
+
 def made(folder: Path, count: int, below: str = "", **parameters: Any) -> Segment:
-    """A segment in the making, with columns in a folder of their own, as a build has them."""
-    columns = folder / "columns-step"
-    columns.mkdir(parents=True)
-    with DocumentWriter(folder / "documents.sqlite") as writer:
-        for row in range(count):
-            writer.add(Document(f"d{row:04}", {}, {"parity": row % 2}))
-    build_columns(DocumentStore(folder / "documents.sqlite"), columns)
-    (folder / "step").mkdir()
-    given = (below, HASHES, parameters, None, Rows(count))
-    segment = Segment("v1", folder / "step", folder, *given, earlier=(columns,))
-    return segment.with_reader(COLUMNS, COLUMNS.open(segment))
+    """A segment in the making."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Segment("v1", folder, folder, below, {}, parameters, None, Rows(count))
 
 
 def opened(segment: Segment) -> Segment:
     return segment.with_reader(VECTORS, VECTORS.open(segment))
 
 
-def verified(segment: Segment) -> Segment:
-    """The same with its files in a manifest."""
-    return replace(segment, files={path.name: (FileKey.of(path), "") for path in segment.folder.iterdir()})
-
-
-def corpus_of(segment: Segment, vectors: Array, **more: Any) -> Corpus:
-    hashed = {name: SimpleNamespace(hash=HASHES[name]) for name in HASHES}
-    encoded = SimpleNamespace(vectors=lambda: vectors)
-    given = {"spread": None, "notes": segment.root / "import", "advance": lambda _: None}
-    return cast(Corpus, SimpleNamespace(made=segment, encoded=encoded, **hashed, **(given | more)))
-
-
 def built(folder: Path, vectors: Array, rules: VectorRules, below: str = "", **parameters: Any) -> Segment:
     segment = made(folder, len(vectors), below, **parameters)
-    VECTORS.build(corpus_of(segment, vectors), rules)
+    encoded = SimpleNamespace(vectors=lambda: vectors)
+    VECTORS.build(SimpleNamespace(made=segment, encoded=encoded), rules)
     return opened(segment)
 
 
@@ -158,30 +138,24 @@ def test_base_and_delta_are_searched_as_one(
     assert (view.kind, len(view), view.has_vectors) == (kind, OLD + NEW, True)
 
 
-@pytest.mark.parametrize("below", ["", DELTA])
-def test_other_rows_than_the_segment_has_are_refused(below: str, vectors: Array, tmp_path: Path) -> None:
-    segment = verified(built(tmp_path, vectors[:50], rules_of("flat"), below))
-    VECTORS.open(segment)
-    said = {
-        "": "index v1: 50 vectors, 49 stored documents, 49 in the manifest; rebuild the index",
-        DELTA: r"delta/ holds 50 vectors \(flat\), delta/delta.json says 49 documents and 49 vectors \(flat\); roll back",
-    }
-    with pytest.raises(MismatchError, match=said[below]):
-        VECTORS.open(replace(segment, rows=Rows(49)))
-    cut = Rows(10, np.arange(0, 55, 5, np.uint32))
-    assert len(VECTORS.open(replace(segment, rows=cut))) == 50
-    if not below:
-        told = "50 vectors, 10 stored documents, 10 and 45 passages in the manifest"
-        with pytest.raises(MismatchError, match=told):
-            VECTORS.open(replace(segment, rows=Rows(10, np.append(cut.first[:-1], np.uint32(45)))))  # type: ignore[index]  # it is there
-    with pytest.raises(MismatchError, match=f"manifest lacks {below}vectors.faiss"):
-        VECTORS.open(replace(segment, files={}))
-
-
-def test_a_delta_is_flat(vectors: Array, tmp_path: Path) -> None:
-    segment = built(tmp_path, vectors[:50], rules_of("hnsw"))
-    with pytest.raises(MismatchError, match=r"holds 50 vectors \(hnsw\), delta/delta.json says .* \(flat\)"):
-        VECTORS.open(verified(replace(segment, below=DELTA)))
+@pytest.mark.parametrize(
+    ("below", "kind", "rows", "said"),
+    [
+        ("", "flat", Rows(49), "index v1: 50 vectors, 49 stored documents, 49 in the manifest; rebuild the index"),
+        ("", "flat", Rows(10, PASSAGES_OF_45), "50 vectors, 10 stored documents, 10 and 45 passages in the manifest"),
+        (DELTA, "flat", Rows(49), r"delta/ holds 50 vectors \(flat\), delta/delta.json says 49 documents and 49 vectors"),
+        (DELTA, "hnsw", Rows(50), r"holds 50 vectors \(hnsw\), delta/delta.json says .* \(flat\)"),
+    ],
+)  # fmt: skip
+def test_other_rows_than_the_segment_has_are_refused(
+    below: str, kind: IndexKind, rows: Rows, said: str, vectors: Array, tmp_path: Path
+) -> None:
+    segment = replace(built(tmp_path, vectors[:50], rules_of(kind)), below=below)
+    with pytest.raises(MismatchError, match=said):
+        VECTORS.open(replace(segment, rows=rows))
+    if kind == "flat":
+        cut = Rows(10, np.arange(0, 55, 5, np.uint32))
+        assert len(VECTORS.open(replace(segment, rows=cut))) == 50
 
 
 def test_what_does_not_belong_together_is_not_joined(vectors: Array, tmp_path: Path) -> None:
@@ -216,70 +190,12 @@ def test_few_vectors_are_refused_by_a_build_and_flat_in_a_compaction(vectors: Ar
     assert VECTORS.rules_of(made(tmp_path / "none", 3), delta=True) is None
 
 
-def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> None:
+def test_auto_goes_by_the_number_of_vectors() -> None:
     asked = SimpleNamespace(dimensions=DIMENSIONS, device="cpu")
     rules = VECTORS.rules(VectorOptions(memory_mb=2), cast(BuildInputs, asked))
     assert [rules.kind(count) for count in (4_000, 5_000, 10_000)] == ["flat", "hnsw", "ivf-pq"]
-    segment = built(tmp_path, vectors[:20], rules)
-    assert VECTORS.report(segment, rules, {}) == {
-        "index": {
-            "kind": "flat",
-            "why": "20 documents are few enough to compare with every one",
-            "dimensions": DIMENSIONS,
-            "size_bytes": (segment.folder / "vectors.faiss").stat().st_size,
-        }
-    }
-    assert rules.describe("ivf-pq", 10_000, "passages", 0)["why"] == (
-        "10000 passages are too many to compare with every one, and with its vectors whole the index of about 3 MiB "
-        "does not fit into --memory-mb 2"
-    )
-    assert VECTORS.parameters(segment[VECTORS]) == {"kind": "flat"}
-    assert VECTORS.counts(segment[VECTORS]) == {"dimensions": DIMENSIONS}
+    whole, memory = rules.describe("ivf-pq", 10_000, "passages", 0)["why"].split(", and with its ")
+    assert whole == "10000 passages are too many to compare with every one"
+    assert memory == "vectors whole the index of about 3 MiB does not fit into --memory-mb 2"
     with pytest.raises(StoreError):
         VECTORS.rules(VectorOptions(store="milvus://127.0.0.1:1"), cast(BuildInputs, asked))
-
-
-def here(ranges: int, seen: list[tuple[int, int]]) -> Callable[[RangeTask], ImportRows]:
-    """Does a task as other machines would: of a copy, in ranges."""
-
-    def spread(task: RangeTask) -> ImportRows:
-        copy = pickle.loads(pickle.dumps(task))  # noqa: S301 - our own
-
-        def run(collection: str, start: int, stop: int) -> Iterator[int]:
-            for first in range(start, stop, ranges):
-                last = min(first + ranges, stop)
-                copy(collection, first, last)
-                seen.append((first, last))
-                yield last
-
-        return run
-
-    return spread
-
-
-def test_a_base_in_milvus_answers_as_a_file(vectors: Array, gone: NDArray[np.int64], tmp_path: Path) -> None:
-    address = f"milvus://{tmp_path / 'vectors.db'}"
-    file = built(tmp_path / "file", vectors[:OLD], rules_of("flat"))
-    segment = made(tmp_path / "base", OLD, index="flat")
-    rules, seen, steps = rules_of("flat", store=address), list[tuple[int, int]](), list[int]()
-    VECTORS.build(corpus_of(segment, vectors[:OLD], spread=here(250, seen), advance=steps.append), rules)
-    assert seen == [(0, 250), (250, 500), (500, OLD)] and sum(steps) == OLD
-    assert [path.name for path in segment.folder.iterdir()] == ["vectors.json"]
-    assert VECTORS.report(opened(segment), rules, {})["index"]["store"] == address
-    base = opened(verified(segment))
-    assert isinstance(base[VECTORS], MilvusVectors)
-    delta = built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA)
-    views = [VECTORS.reader(joined(each, delta, gone)) for each in (file, base)]
-    for allowed in (None, RowMask(np.arange(OLD + NEW) % 3 == 0)):
-        answers = [view.search(vectors[[2, 300, OLD + 1]], 10, None, allowed) for view in views]
-        np.testing.assert_array_equal(answers[0][1], answers[1][1])
-        np.testing.assert_allclose(answers[0][0], answers[1][0], atol=1e-6)
-    target = made(tmp_path / "compacted", OLD - len(gone) + NEW)
-    compacted = VECTORS.rules_of(base, delta=False)
-    assert compacted is not None and compacted.store == address
-    VECTORS.merge(kept(base, delta, gone), compacted, target)
-    assert [path.name for path in target.folder.iterdir()] == ["vectors.json"]
-    whole = np.delete(vectors, gone, axis=0)
-    np.testing.assert_array_equal(opened(verified(target))[VECTORS].vectors(np.arange(len(whole))), whole)
-    with pytest.raises(MismatchError, match="belongs to another model, term statistics or set of vectors"):
-        VECTORS.open(replace(verified(target), hashes={"model": "x", "terms": "y"}))

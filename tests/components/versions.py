@@ -17,13 +17,9 @@ import numpy as np
 
 from glow.artifact import MANIFEST_FILE, FileRecord, IndexRoot, read_manifest
 from glow.index import Index
-from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
-from glow_index_builder.deltas.upsert import delete, upsert
-from glow_index_builder.progress import Stages
 from tests.components.cases import AnyComponent
 from tests.components.kinds import NEW, OLD
-from tests.made_index import made, write
+from tests.made_index import compacted, deleted, made, upserted, write
 
 __all__ = ["Edited", "Version", "Versions", "edits"]
 
@@ -47,28 +43,20 @@ class Versions:
     """A base, deltas over it, and what compaction made of them."""
 
     def __init__(self, folder: Path, model: Path, options: Mapping[str, Any]) -> None:
-        self._model, self._folder = model, folder
         root = made(model, write(folder / "old.jsonl", OLD), folder / "root", **options)
-        self._root = root
-        self.base = self._live()
-        self._upsert(NEW[:6])
+        self.base = live(root)
+        upserted(root, model, NEW[:6])
         # first, last: with a part of `NEW`, and with all of it and less of the base
-        self.first = self._live()
-        self._upsert(NEW[6:])
-        (folder / "gone").write_text("d/20\nd/21\nd/5\nnew/41\n")
-        delete(DeleteOptions(index_root=root.path, source=str(folder / "gone")), Stages(io.StringIO()))
-        self.last = self._live()
-        compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
-        self.compacted = self._live()
+        self.first = live(root)
+        upserted(root, model, NEW[6:])
+        deleted(root, "d/20", "d/21", "d/5", "new/41")
+        self.last = live(root)
+        compacted(root)
+        self.compacted = live(root)
 
-    def _upsert(self, records: list[dict[str, Any]]) -> None:
-        source = str(write(self._folder / "new.jsonl", records))
-        given = {"index_root": self._root.path, "source": source, "model": self._model, "threads": 1}
-        upsert(UpsertOptions(**given), Stages(io.StringIO()))
 
-    def _live(self) -> Version:
-        root = IndexRoot(self._root.path)
-        return Version(root.folder(root.current()))
+def live(root: IndexRoot) -> Version:
+    return Version(root.folder(root.current()))
 
 
 class Edited:

@@ -27,13 +27,9 @@ class Corpus:
     def upserts(self) -> list[Json]:
         """One replaced by another text, one by itself with other metadata, one new, and one equal to one of the base."""
         base = self.documents()
+        text = "nothing of the kind, but owls and tea"
         return [
-            {
-                "_id": base[3]["_id"],
-                "title": "bees",
-                "text": "nothing of the kind, but owls and tea",
-                "lang": "is",
-            },
+            {"_id": base[3]["_id"], "title": "bees", "text": text, "lang": "is"},
             {**base[4], "year": 1990, "tags": ["changed"]},
             {**NEW, "lang": "is", "year": 2024, "day": "2024-02-29", "code": 7.5},
             {**base[6], "_id": "new/same"},

@@ -1,9 +1,8 @@
 """A service over an index root, asked everything over HTTP."""
 
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ from glow_service.app import create_app
 from glow_service.settings import Settings
 from tests.goldens.questions import DOCUMENTS, HOME, SEARCHES
 from tests.ports import free_port
+from tests.until import until
 
 __all__ = ["answers", "serving"]
-
-START_S = 60.0
 
 
 @contextmanager
@@ -25,35 +23,24 @@ def serving(index_root: Path) -> Iterator[httpx.Client]:
     """A client of a service in a thread of this process; it is ready when the block begins."""
     # What follows the machine's cores otherwise.
     settings = Settings(index_root=index_root, default_timeout_ms=30_000, search_threads=1, workers=1)
-    config = uvicorn.Config(
-        create_app(settings, on_failure=lambda: None),
-        port=free_port(),
-        log_config=None,
-        lifespan="on",
-        ws="none",
-    )
+    app = create_app(settings, on_failure=lambda: None)
+    config = uvicorn.Config(app, port=free_port(), log_config=None, lifespan="on", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{config.port}", timeout=60) as client:
-            _wait(client)
+            until(lambda: is_ready(client))
             yield client
     finally:
         server.should_exit = True
         thread.join()
 
 
-def _wait(client: httpx.Client) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.01)
-    raise AssertionError("the service did not get ready")
+def is_ready(client: httpx.Client) -> bool:
+    with suppress(httpx.TransportError):
+        return client.get("/readyz").status_code == 200
+    return False
 
 
 def answers(client: httpx.Client) -> dict[str, dict[str, Any]]:

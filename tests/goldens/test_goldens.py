@@ -35,18 +35,11 @@ def test_an_index_holds_and_answers_what_it_did(name: str, found: Json) -> None:
 def test_a_difference_is_named_and_nearly_equal_hits_may_change_places() -> None:
     place = "plain/built/answers/dense home/hits"
     wanted = {"a": 0.9, "b": 0.50001, "c": 0.5, "d": 0.4}
-
-    def named(found: Json) -> list[str]:
-        return list(differences(wanted, found, nearly, place))
-
-    assert named({"a": 0.90002, "c": 0.5, "b": 0.5, "d": 0.4}) == []
-    assert named({"a": 0.9, "b": 0.50001, "c": 0.5, "e": 0.40001}) == []
-    assert named({"b": 0.9, "a": 0.5, "c": 0.5, "d": 0.4}) == [
-        f"{place}: at rank {rank}, {change}, and their scores differ"
-        for rank, change in ((1, "a became b"), (2, "b became a"))
-    ]
-    assert named({"a": 0.9, "b": 0.5002, "c": 0.5, "d": 0.4}) == [
-        f"{place}: at rank 2, b with 0.50001 became b with 0.5002"
-    ]
+    assert not list(differences(wanted, {"a": 0.90002, "c": 0.5, "b": 0.5, "e": 0.40001}, nearly, place))
+    for found, change in (
+        ({"a": 0.9, "c": 0.5, "b": 0.3, "d": 0.4}, "at rank 3, c with 0.5 became b with 0.3"),
+        ({"a": 0.9, "b": 0.5, "d": 0.5, "c": 0.4}, "at rank 3, c became d, and their scores differ"),
+    ):
+        assert f"{place}: {change}" in differences(wanted, found, nearly, place)
     assert list(differences({"x": 1, "y": 2}, {"y": 2, "x": 1}, exact, "")) == [": members in another order"]
     assert list(differences({"x": [1]}, {"y": 1.0}, exact, "p")) == ["p/x: is gone", "p/y: is new"]

@@ -1,8 +1,16 @@
-"""Vectors that lie in clusters, as those of documents do, and queries near some of them."""
+"""Vectors that lie in clusters, as those of documents do, queries near some of them, and columns of made documents."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+from glow.index.columns import Columns, build_columns
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.records import Document
 
 Vectors = NDArray[np.float32]
 COUNT, DIMENSIONS, QUERIES = 3000, 32, 40
@@ -25,3 +33,13 @@ def queries(vectors: Vectors) -> Vectors:
     generator = np.random.default_rng(1)
     rows = generator.choice(COUNT, QUERIES, replace=False)
     return unit(vectors[rows] + 0.1 * generator.standard_normal((QUERIES, DIMENSIONS)))
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]], folder: Path) -> Columns:
+    """Columns of documents with this metadata, written into a folder and opened."""
+    folder.mkdir(exist_ok=True)
+    with DocumentWriter(folder / "documents.sqlite") as writer:
+        for row, metadata in enumerate(rows):
+            writer.add(Document(f"d{row}", {"title": ("bees",)}, dict(metadata)))
+    build_columns(DocumentStore(folder / "documents.sqlite"), folder)
+    return Columns.open(folder, len(rows))

@@ -1,7 +1,7 @@
-"""Columns hold what documents' metadata holds, in bounded memory, and a damaged file is refused by name."""
+"""Columns hold what documents' metadata holds, in bounded memory; facets count what a plain count counts."""
 
-import json
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -18,8 +18,8 @@ from glow.index.columns import (
     MAX_NAME_CHARACTERS,
     Columns,
     ColumnsHeader,
-    build_columns,
     duration_s,
+    field_values,
     instant_of,
     join_columns,
     now_s,
@@ -29,10 +29,8 @@ from glow.index.columns import (
 )
 from glow.index.columns import build as columns_build
 from glow.index.columns.filters import parse_filter
-from glow.index.columns.masks import count_values, evaluate
-from glow.index.stored_fields import DocumentStore, DocumentWriter
-from glow.records import Document
-from tests.search.made_columns import columns_of
+from glow.index.columns.masks import FacetRequest, count_values, evaluate, parse_facets
+from tests.search.conftest import columns_of
 
 Metadata = dict[str, Any]
 Make = Callable[[Sequence[Metadata]], Columns]
@@ -57,7 +55,7 @@ def values_of(columns: Columns, name: str, row: int) -> list[Any]:
 def random_metadata(generator: random.Random) -> Metadata:
     return {
         "year": generator.choice([1999, 2000.5, 2**53, 2**53 + 1, -(2**63) + 1, 2**63 - 1, None]),
-        "lang": generator.choice(["en", "de", "", "é", "\U0001f600", None]),
+        "lang": generator.choice(["en", "de", "", "é", "\uffff", "\U0001f600", None]),
         "tags": [generator.choice("abc") for _ in range(generator.randrange(4))],
         "mixed": generator.choice([1, 1.0, True, False, "1", [1, "1", None, True]]),
         "place": {"city": generator.choice(["Bern", "東京"]), "at": [generator.random()]},
@@ -88,39 +86,16 @@ def test_columns_hold_every_value(make: Make, monkeypatch: pytest.MonkeyPatch, r
             assert [part.find(value) for value in places] == [*range(1, len(places) + 1)]
 
 
-def test_whole_numbers_of_64_bits_stay_exact_and_lie_in_order(make: Make) -> None:
-    numbers = [2**63 - 1, 2**53 + 1, 0.5, 2**53, -(2**63) + 1, 1e300, 2**63 - 2]
-    part = make([{"x": number} for number in numbers]).fields["x"].parts["number"]
-    assert [part.values.value(place) for place in range(len(part.values))] == sorted(numbers)
-    assert [part.find(number) for number in sorted(numbers)] == [1, 2, 3, 4, 5, 6, 7]
-    assert part.find(2**53 + 2) == part.find(2**63) == 0
-    assert list(part.between(2**53, 2**63 - 2, includes_low=False)) == [4, 5]
-
-
-def test_strings_lie_in_code_point_order(make: Make) -> None:
-    words = ["é", "\uffff", "z", "", "\U00010000", "Z"]  # UTF-16 would put the last but one before \uffff
-    part = make([{"x": word} for word in words]).fields["x"].parts["string"]
-    assert [part.values.value(place) for place in range(6)] == ["", "Z", "z", "é", "\uffff", "\U00010000"]
-    assert list(part.between("a", "é")) == [3, 4]
-
-
-def test_order_is_the_rank_of_each_id_in_code_point_order(tmp_path: Path) -> None:
-    ids = ["b", "é", "a", "\U00010000", "\uffff", "B", "a/1"]
-    with DocumentWriter(tmp_path / "documents.sqlite") as writer:
-        for identifier in ids:
-            writer.add(Document(identifier, {"title": ("bees",)}))
-    build_columns(DocumentStore(tmp_path / "documents.sqlite"), tmp_path)
-    order = Columns.open(tmp_path, len(ids)).order
-    assert order.tolist() == [sorted(ids).index(identifier) for identifier in ids]
-    assert order.dtype == np.uint32
-
-
 def test_thousands_of_keys_leave_the_most_frequent_ones(make: Make) -> None:
     columns = make([{"common": 1, **{f"key{row}-{at}": at for at in range(30)}} for row in range(100)])
     assert len(columns.fields) == MAX_FIELDS and "common" in columns.fields
     name, reason = next(iter(columns.left_out.items()))
     assert reason == f"{MAX_FIELDS} other fields occur in more documents"
     assert len(columns.left_out) == 1_000 and name not in columns.fields
+
+
+def test_one_documents_thousand_keys_do_not_take_the_columns_of_others(make: Make) -> None:
+    assert "tags" in make([{f"k{number}": number for number in range(50_000)}, {"tags": "bees"}]).fields
 
 
 def test_texts_and_endless_names_get_no_column(make: Make) -> None:
@@ -130,44 +105,19 @@ def test_texts_and_endless_names_get_no_column(make: Make) -> None:
     assert columns.left_out == {"abstract": "it holds a text of more than 2048 bytes"}
 
 
-@pytest.mark.parametrize("rows", [[], [{}], [{"x": None, "y": [], "z": {}}, {}]])
-def test_documents_without_metadata_have_no_fields(make: Make, rows: list[Metadata]) -> None:
-    columns = make(rows)
-    assert columns.fields == {} and len(columns.order) == len(rows)
-
-
-@pytest.fixture
-def folder(make: Make, tmp_path: Path) -> Path:
-    generator = random.Random(1)  # noqa: S311 - test data
-    make([random_metadata(generator) for _ in range(40)])
-    return tmp_path / "v0"
-
-
-@pytest.mark.parametrize("name", ["columns.json", "values.bin", "order.npy"])
-def test_a_missing_or_truncated_file_is_refused_by_name(folder: Path, name: str) -> None:
-    path = folder / "columns" / name
-    whole = path.read_bytes()
-    for length in (0, 1, 30, len(whole) // 2, len(whole) - 9):
-        path.write_bytes(whole[:length])
-        with pytest.raises(FormatError, match=rf"columns/{name}"):
-            Columns.open(folder, 40)
-    path.unlink()
-    with pytest.raises(FormatError, match=rf"columns/{name}"):
-        Columns.open(folder, 40)
-
-
-def test_changed_bytes_are_refused_or_harmless_and_never_crash(folder: Path) -> None:
+def test_changed_bytes_are_refused_or_harmless_and_never_crash(tmp_path: Path) -> None:
     """The manifest's checksums come first; this is what stands behind them."""
     generator = random.Random(2)  # noqa: S311 - test data
+    columns_of([random_metadata(generator) for _ in range(40)], tmp_path)
     for name in ("columns.json", "values.bin", "order.npy"):
-        path = folder / "columns" / name
+        path = tmp_path / "columns" / name
         whole = path.read_bytes()
-        for _ in range(150):
+        for _ in range(100):
             changed = bytearray(whole)
             changed[generator.randrange(len(whole))] = generator.randrange(256)
             path.write_bytes(changed)
             try:
-                columns = Columns.open(folder, 40)
+                columns = Columns.open(tmp_path, 40)
             except (FormatError, MismatchError):
                 continue
             for field in columns.fields.values():
@@ -177,27 +127,6 @@ def test_changed_bytes_are_refused_or_harmless_and_never_crash(folder: Path) -> 
         path.write_bytes(whole)
 
 
-def test_pickles_other_types_and_foreign_headers_are_refused(folder: Path) -> None:
-    order = folder / "columns" / "order.npy"
-    for foreign in (np.array([{}] * 40), np.arange(40), np.arange(39, dtype=np.uint32)):
-        np.save(order, foreign, allow_pickle=True)
-        with pytest.raises(FormatError, match=r"columns/order\.npy"):
-            Columns.open(folder, 40)
-    header = folder / "columns" / "columns.json"
-    body = json.loads(header.read_text())
-    for change in ({"format": 2}, {"fields": [{"name": "x", "documents": 1, "parts": []}]}, {"extra": 1}):
-        header.write_text(json.dumps({**body, **change}))
-        with pytest.raises(FormatError, match=r"columns/columns\.json"):
-            Columns.open(folder, 40)
-
-
-def test_columns_of_another_index_or_without_checksum_are_refused(folder: Path) -> None:
-    with pytest.raises(MismatchError, match="describes 40 documents, the index has 41"):
-        Columns.open(folder, 41)
-    with pytest.raises(MismatchError, match=r"the manifest lacks columns/values\.bin"):
-        Columns.open(folder, 40, ["columns/columns.json", "columns/order.npy"])
-
-
 ROWS = [
     {"at": "2024-05-01"},
     {"at": "2024-05-01T23:30:00-04:00"},  # 3:30 on the 2nd, in UTC
@@ -205,11 +134,6 @@ ROWS = [
     {"at": ["2024-05-03T08:00", "2023-01-01"]},
     {"at": None},
 ]
-
-
-@pytest.fixture
-def columns(tmp_path: Path) -> Columns:
-    return columns_of(ROWS, tmp_path / "v")
 
 
 def rows_of(columns: Columns, **condition: Any) -> list[int]:
@@ -235,25 +159,18 @@ def rows_of(columns: Columns, **condition: Any) -> list[int]:
         ({"eq": "yesterday"}, []),
     ],
 )
-def test_ranges_compare_instants(columns: Columns, condition: dict[str, Any], rows: list[int]) -> None:
-    assert rows_of(columns, **condition) == rows
+def test_ranges_compare_instants(make: Make, condition: dict[str, Any], rows: list[int]) -> None:
+    assert rows_of(make(ROWS), **condition) == rows
 
 
-def test_a_bound_that_is_no_date_is_refused_with_what_is_one(columns: Columns) -> None:
+def test_dates_are_told_as_they_were_written_and_others_are_refused(make: Make) -> None:
+    columns = make(ROWS)
+    values = {value.value for value in count_values(columns, "at", np.arange(5), 10, 5).values}
+    assert values == {*(row["at"] for row in ROWS[:3]), *ROWS[3]["at"]}
     with pytest.raises(FilterError, match=r"holds dates.*now-7d"):
         rows_of(columns, gte="soon")
     with pytest.raises(FilterError, match=r"known: at \(dates\)"):
         rows_of(columns, gte=2024)
-
-
-def test_facets_show_dates_as_they_were_written(columns: Columns) -> None:
-    assert {value.value for value in count_values(columns, "at", np.arange(5), 10, 5).values} == {
-        "2024-05-01",
-        "2024-05-01T23:30:00-04:00",
-        "2024-05-02T00:00:00Z",
-        "2024-05-03T08:00",
-        "2023-01-01",
-    }
 
 
 def test_a_field_of_dates_and_other_texts_stays_text_and_is_named(tmp_path: Path) -> None:
@@ -266,10 +183,9 @@ def test_a_field_of_dates_and_other_texts_stays_text_and_is_named(tmp_path: Path
 
 
 @pytest.mark.parametrize(("late", "kinds"), [("2024-06-01", ["date", "string"]), ("summer", ["string"])])
-def test_other_texts_make_the_field_text_as_a_rebuild(tmp_path: Path, late: str, kinds: list[str]) -> None:
-    base = columns_of(ROWS, tmp_path / "base")
-    delta = columns_of([{"at": late}], tmp_path / "delta")
-    joined = join_columns([base, delta], [np.empty(0, np.int64)] * 2, np.arange(6, dtype=np.uint32))
+def test_other_texts_make_the_field_text_as_a_rebuild(make: Make, late: str, kinds: list[str]) -> None:
+    segments = [make(ROWS), make([{"at": late}])]
+    joined = join_columns(segments, [np.empty(0, np.int64)] * 2, np.arange(6, dtype=np.uint32))
     assert list(joined.fields["at"].parts) == kinds
 
 
@@ -302,17 +218,9 @@ def test_now_counts_in_units_and_is_the_last_full_minute() -> None:
     ]:
         span, wanted = span_of(text, now), instant_of(same)
         assert span is not None and (span.first, span.last) == (wanted, wanted)
-    assert span_of("now-7x", now) is None
-    spans = ("30d", "0s", "d", "1.5h")
-    assert [*map(duration_s, spans)] == [2_592_000, 0, None, None]
+    assert span_of("now-7x", now) is span_of("now-", now) is None
+    assert [*map(duration_s, ("30d", "0s", "d", "1.5h"))] == [2_592_000, 0, None, None]
     assert now_s(now) % 60 == 0
-    assert span_of("now-", now) is None
-
-
-def test_one_documents_thousand_keys_do_not_take_the_columns_of_others(tmp_path: Path) -> None:
-    crowd = {f"k{number}": number for number in range(50_000)}
-    columns = columns_of([crowd, {"tags": "bees"}], tmp_path / "v")
-    assert "tags" in columns.fields
 
 
 def test_a_dotted_path_picks_that_part_of_the_metadata() -> None:
@@ -328,3 +236,53 @@ def test_a_dotted_path_picks_that_part_of_the_metadata() -> None:
     assert pick(metadata, {"place.zip", "year", "place.city"}) == both
     assert pick(metadata, {"authors.name", "a.b.c"}) == {"authors": [{"name": "Ada"}], "a.b": {"c": 1}}
     assert pick(metadata, {"place.country", "year.month", "plac"}) == {}
+
+
+def plain_count(rows: Sequence[Metadata], limit: int) -> list[tuple[Any, int]]:
+    """The reference: (value, count) by count, then booleans, numbers, strings, then value."""
+    counts: Counter[tuple[Any, Any]] = Counter()
+    for metadata in rows:
+        counts.update({(type_of(value), value) for name, value in field_values(metadata) if name == "x"})
+    ranks = {"boolean": 0, "number": 1, "string": 2}
+    by_value = sorted(counts, key=lambda key: (ranks[key[0]], key[1]))
+    best = sorted(by_value, key=lambda key: -counts[key])[:limit]
+    return [(value, counts[kind, value]) for kind, value in best]
+
+
+def test_facets_are_those_of_a_plain_count(make: Make) -> None:
+    """Of candidates given by their rows, or of all that a filter allows."""
+    generator = random.Random(0)  # noqa: S311 - test data
+    some = [0, 1, 2.5, True, False, "", "a", "b", "é", "1", None]
+    rows: list[Metadata] = [
+        {"x": [generator.choice(some) for _ in range(generator.randrange(5))]} for _ in range(79)
+    ]
+    rows.append({"x": "a"})
+    columns = make(rows)
+    for size in (0, 1, 2, 10, 40, 80):
+        chosen = generator.sample(range(80), size)
+        mask = np.isin(np.arange(80), chosen)
+        for candidates in (np.array(chosen, np.int64), mask):
+            for limit in (1, 4, 100):
+                found = count_values(columns, "x", candidates, limit, matching=80)
+                pairs = [(item.value, item.count) for item in found.values]
+                expected = plain_count([rows[row] for row in chosen], limit)
+                assert list(map(repr, pairs)) == list(map(repr, expected))
+                assert (found.counted, found.approximate) == (size, size < 80)
+
+
+def test_facets_are_checked_with_their_places(make: Make) -> None:
+    columns = make([{"lang": "en", "year": 2000}])
+    assert parse_facets([{"field": "lang"}, {"field": "year", "limit": 100}], columns) == (
+        FacetRequest("lang", 10),
+        FacetRequest("year", 100),
+    )
+    bad = [{"field": "x"}, {"field": "lang", "limit": 101}, {"field": "lang", "limit": True}, 1, {"limit": 1}]
+    with pytest.raises(FilterError) as caught:
+        parse_facets([*bad, {"field": "year"}, {"field": "year"}, {"field": "lang", "more": 1}], columns)
+    assert [fault.pointer for fault in caught.value.faults] == [
+        "/facets/0/field", "/facets/1/limit", "/facets/2/limit", "/facets/3", "/facets/4", "/facets/6/field",
+        "/facets/7",
+    ]  # fmt: skip
+    for value in ({}, None, [{"field": "lang"}] * 17):
+        with pytest.raises(FilterError, match="/facets: expected a list of at most 16 facets"):
+            parse_facets(value, columns)

@@ -4,24 +4,22 @@ import json
 import random
 import re
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from glow.collection import parse_document
 from glow.errors import FilterError
-from glow.index.columns import Columns, build_columns, field_values, type_of
+from glow.index.columns import Columns, field_values, type_of
 from glow.index.columns.filters import MAX_FAULTS, And, Between, Exists, Not, OneOf, Or, parse_filter
 from glow.index.columns.masks import FilterMasks, evaluate
-from glow.index.stored_fields import DocumentStore, DocumentWriter
-from tests.search.made_columns import columns_of
+from tests.search.conftest import columns_of
 
 Json = dict[str, Any]
 FIELDS = ("a", "b", "c.d")
@@ -59,17 +57,10 @@ def matches(metadata: Json, term: Json) -> bool:
     )
 
 
-NUMBERS = st.sampled_from([0, 1, 1.0, 2, 2.5, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63) + 1, 1e300, 0.1])
-STRINGS = st.sampled_from(["", "a", "b", "ab", "é", "\uffff", "\U00010000", "1", "true"])
+SOME_NUMBERS = [0, 1, 1.0, 2, 2.5, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63) + 1, 1e300, 0.1]
+SOME_STRINGS = ["", "a", "b", "ab", "é", "\uffff", "\U00010000", "1", "true"]
+NUMBERS, STRINGS = st.sampled_from(SOME_NUMBERS), st.sampled_from(SOME_STRINGS)
 SCALARS = NUMBERS | STRINGS | st.booleans()
-VALUES = st.none() | SCALARS | st.lists(SCALARS | st.none(), max_size=4)
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {}, optional={"a": VALUES, "b": SCALARS, "c": st.fixed_dictionaries({"d": VALUES})}
-    ),
-    min_size=1,
-    max_size=12,
-)
 
 
 def a_range(kind: st.SearchStrategy[Any]) -> st.SearchStrategy[Json]:
@@ -103,80 +94,37 @@ FILTERS = st.recursive(
     ),
     max_leaves=12,
 )
-# Every field holds every type, so that every condition fits.
 EVERY_TYPE: Json = {"a": ["x", 7, True], "b": ["x", 7, True], "c": {"d": ["x", 7, True]}}
-
-
-@given(ROWS, st.lists(FILTERS, min_size=1, max_size=8))
-@settings(
-    max_examples=120,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-def test_a_filter_matches_what_a_plain_reading_of_it_matches(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Json], filters: list[Json]
-) -> None:
-    documents = [*rows, EVERY_TYPE]
-    columns = columns_of(documents, tmp_path_factory.mktemp("columns"))
-    for term in filters:
-        found = evaluate(parse_filter(term, columns), columns)
-        assert found.tolist() == [matches(metadata, term) for metadata in documents], term
-
-
-SOME_NUMBERS = [0, 1, 1.0, 2, 2.5, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63) + 1, 1e300, 0.1]
-SOME_STRINGS = ["", "a", "b", "ab", "é", "\uffff", "\U00010000", "1", "true"]
-
-
-def random_value(generator: random.Random) -> Any:
-    return generator.choice([*SOME_NUMBERS, *SOME_STRINGS, True, False])
+"""Every field holds every type, so that every condition fits."""
 
 
 def random_document(generator: random.Random) -> Json:
+    def some() -> Any:
+        return generator.choice([*SOME_NUMBERS, *SOME_STRINGS, True, False, None])
+
     def value() -> Any:
-        if generator.random() < 0.4:
-            return [random_value(generator) for _ in range(generator.randrange(5))]
-        return random_value(generator)
+        return [some() for _ in range(generator.randrange(5))] if generator.random() < 0.4 else some()
 
-    return {
-        name: content
-        for name, content in (("a", value()), ("b", random_value(generator)), ("c", {"d": value()}))
-        if generator.random() < 0.8
-    }
+    whole = {"a": value(), "b": some(), "c": {"d": value()}}
+    return {name: content for name, content in whole.items() if generator.random() < 0.8}
 
 
-def random_filter(generator: random.Random, depth: int) -> Json:
-    kind = generator.choice(["and", "or", "not", "leaf", "leaf"]) if depth else "leaf"
-    if kind == "not":
-        return {"not": random_filter(generator, depth - 1)}
-    if kind != "leaf":
-        return {kind: [random_filter(generator, depth - 1) for _ in range(generator.randrange(4))]}
-    field = {"field": generator.choice(FIELDS)}
-    condition = generator.choice(["eq", "in", "exists", "range", "range"])
-    if condition == "range":
-        values = generator.choice([SOME_NUMBERS, SOME_STRINGS])
-        names = [generator.choice(["gt", "gte", ""]), generator.choice(["lt", "lte", ""])]
-        return {**field, **({name: generator.choice(values) for name in names if name} or {"lte": values[3]})}
-    value: Any = {
-        "eq": random_value(generator),
-        "in": [random_value(generator) for _ in range(generator.randrange(5))],
-        "exists": generator.random() < 0.5,
-    }[condition]
-    return {**field, condition: value}
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Json], Columns]:
+    """Documents with many values to get wrong, and their columns."""
+    generator = random.Random(0)  # noqa: S311 - test data
+    documents = [*(random_document(generator) for _ in range(100)), EVERY_TYPE]
+    return documents, columns_of(documents, tmp_path_factory.mktemp("columns"))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_hundreds_of_filters_match_what_a_plain_reading_of_them_matches(tmp_path: Path, seed: int) -> None:
-    """Hypothesis above finds small cases; these have many values to get wrong."""
-    generator = random.Random(seed)  # noqa: S311 - test data
-    documents = [*(random_document(generator) for _ in range(50)), EVERY_TYPE]
-    columns = columns_of(documents, tmp_path)
-    some = 0
-    for _ in range(250):
-        term = random_filter(generator, 3)
-        found = evaluate(parse_filter(term, columns), columns).tolist()
-        assert found == [matches(metadata, term) for metadata in documents], term
-        some += 0 < sum(found) < len(documents)
-    assert some > 100
+@settings(max_examples=500)
+@given(term=FILTERS)
+def test_a_filter_matches_what_a_plain_reading_of_it_matches(
+    many: tuple[list[Json], Columns], term: Json
+) -> None:
+    documents, columns = many
+    found = evaluate(parse_filter(term, columns), columns)
+    assert found.tolist() == [matches(metadata, term) for metadata in documents]
 
 
 @pytest.fixture(scope="module")
@@ -207,62 +155,44 @@ def faults_of(value: Any, columns: Columns, **bounds: int) -> list[tuple[str, st
 KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags (strings), year (numbers)"
 
 
+CONDITION = "expected a condition (eq, in, exists, gt, gte, lt, lte), found"
+
+
 @pytest.mark.parametrize(
     ("value", "pointer", "detail"),
     [
         ({"field": "yeer", "eq": 1}, "/filter/field", f"no field 'yeer'; {KNOWN}"),
-        (
-            {"and": [{"field": "abstract", "eq": "x"}]},
-            "/filter/and/0/field",
-            f"field 'abstract' has no column: it holds a text of more than 2048 bytes; {KNOWN}",
-        ),
-        (
-            {"not": {"or": [{"field": "year", "in": [2000, "2001"]}]}},
-            "/filter/not/or/0/in/1",
-            f"field 'year' holds numbers, found '2001'; {KNOWN}",
-        ),
-        ({"field": "year", "eq": True}, "/filter/eq", f"field 'year' holds numbers, found true; {KNOWN}"),
-        ({"field": "open", "eq": 1}, "/filter/eq", f"field 'open' holds booleans, found 1; {KNOWN}"),
-        ({"field": "open", "gt": False}, "/filter", "true and false have no order; use 'eq'"),
-        ({"field": "mixed", "gt": 1, "lt": "2"}, "/filter", "both bounds must be of one type, strings or numbers"),
+        ({"and": [{"field": "abstract", "eq": "x"}]}, "/filter/and/0/field", "a text of more than 2048 bytes; known: "),
+        ({"not": {"or": [{"field": "year", "in": [2000, "2001"]}]}}, "/filter/not/or/0/in/1", "holds numbers, found '2001'"),
+        ({"field": "year", "eq": True}, "/filter/eq", "field 'year' holds numbers, found true"),
+        ({"field": "open", "eq": 1}, "/filter/eq", "field 'open' holds booleans, found 1"),
+        ({"field": "open", "gt": False}, "/filter", "true and false have no order"),
+        ({"field": "mixed", "gt": 1, "lt": "2"}, "/filter", "both bounds must be of one type"),
         ({"field": "year", "gt": 1, "gte": 2}, "/filter", "expected at most one bound on each side, found gt, gte"),
-        (
-            {"field": "year", "eq": 1, "lt": 2},
-            "/filter",
-            "expected one condition, found 'eq', 'lt'; use 'and'",
-        ),
-        (
-            {"field": "year", "eq": None},
-            "/filter/eq",
-            "expected a single value, found null; {'exists': false} asks for documents without",
-        ),
+        ({"field": "year", "eq": 1, "lt": 2}, "/filter", "expected one condition, found 'eq', 'lt'"),
+        ({"field": "year", "eq": None}, "/filter/eq", "found null; {'exists': false} asks for documents without"),
         ({"field": "year", "eq": [1]}, "/filter/eq", "expected a single value, found a list"),
-        ({"field": "year", "eq": {}}, "/filter/eq", "expected a single value, found an object"),
         ({"field": "year", "in": 1}, "/filter/in", "expected a list of values, found 1"),
         ({"field": "year", "exists": 1}, "/filter/exists", "expected true or false, found 1"),
-        ({"field": "year"}, "/filter", "expected a condition (eq, in, exists, gt, gte, lt, lte), found none"),
-        ({"field": "year", "ne": 1}, "/filter", "expected a condition (eq, in, exists, gt, gte, lt, lte), found 'ne'"),
+        ({"field": "year"}, "/filter", f"{CONDITION} none"),
+        ({"field": "year", "ne": 1}, "/filter", f"{CONDITION} 'ne'"),
         ({"field": 3, "eq": 1}, "/filter/field", "expected the name of a field, found 3"),
         ({"eq": 1}, "/filter", "'eq' needs a field: {'price': {'eq': …}}"),
-        ({"a/b": 1}, "/filter/a~1b", f"no field 'a/b'; {KNOWN}"),
-        ({"year": {}}, "/filter/year", "expected a condition (eq, in, exists, gt, gte, lt, lte), found none"),
+        ({"a/b": 1}, "/filter/a~1b", "no field 'a/b'"),
+        ({"year": {}}, "/filter/year", f"{CONDITION} none"),
         ({"and": {}}, "/filter/and", "expected a list of filters, found an object"),
         ([], "/filter", "expected an object, found a list"),
-        (None, "/filter", "expected an object, found null"),
         ({"field": "year", "eq": float("nan")}, "/filter/eq", "expected a finite number of at most 64 bits"),
         ({"field": "year", "lt": float("inf")}, "/filter/lt", "expected a finite number of at most 64 bits"),
         ({"field": "year", "lt": 10**5000}, "/filter/lt", "expected a finite number of at most 64 bits"),
-        (
-            {"field": "lang", "eq": 10**5000},
-            "/filter/eq",
-            f"field 'lang' holds strings, found a number of more than 64 bits; {KNOWN}",
-        ),
+        ({"field": "lang", "eq": 10**5000}, "/filter/eq", "found a number of more than 64 bits"),
         ({"field": "lang", "eq": "\ud800"}, "/filter/eq", "a lone surrogate is not allowed"),
-        ({"field": "\ud800\x1b[31m", "eq": 1}, "/filter/field", f"no field '\\ud800\\x1b[31m'; {KNOWN}"),
+        ({"field": "\ud800\x1b[31m", "eq": 1}, "/filter/field", r"no field '\ud800\x1b[31m'"),
     ],
 )  # fmt: skip
 def test_faulty_filters_name_their_place(columns: Columns, value: Any, pointer: str, detail: str) -> None:
-    assert faults_of(value, columns) == [(pointer, detail)]
+    ((place, said),) = faults_of(value, columns)
+    assert place == pointer and detail in said
 
 
 def test_all_faults_are_told_together_up_to_a_bound(columns: Columns) -> None:
@@ -330,15 +260,15 @@ def test_masks_are_kept_within_a_bound_and_the_oldest_goes(columns: Columns) -> 
 
 
 def test_long_filters_take_no_more_memory_than_short_ones(columns: Columns) -> None:
-    """What a client sends is not kept: 400 filters of 40 KB each would be 16 MB."""
+    """What a client sends is not kept: 100 filters of 40 KB each would be 4 MB."""
     masks = FilterMasks(columns)
     tracemalloc.start()
-    for number in range(400):
+    for number in range(100):
         values = [f"{number}-{at}-{'x' * 60}" for at in range(600)]
         masks.mask(parse_filter({"field": "tags", "in": values}, columns))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held <= masks.size_bytes + 400_000
+    assert held <= masks.size_bytes + 100_000
 
 
 def test_threads_get_the_same_masks(columns: Columns) -> None:
@@ -352,49 +282,16 @@ def test_threads_get_the_same_masks(columns: Columns) -> None:
     assert masks.size_bytes <= 2_000
 
 
-def test_an_index_without_metadata_says_so(tmp_path: Path) -> None:
-    empty = columns_of([{}], tmp_path)
-    assert faults_of({"field": "x", "exists": True}, empty) == [
-        ("/filter/field", "no field 'x'; no document of this index has metadata")
-    ]
-    assert evaluate(parse_filter({"and": []}, empty), empty).tolist() == [True]
-
-
-def test_messages_stay_short_where_fields_are_many_and_odd(tmp_path: Path) -> None:
-    many = columns_of([{f"\x1b{'n' * 200}{at}": at for at in range(100)}], tmp_path)
-    ((_, detail),) = faults_of({"field": "x", "exists": True}, many)
+def test_messages_stay_short_where_fields_are_none_or_many_and_odd(tmp_path: Path) -> None:
+    asked = {"field": "x", "exists": True}
+    ((_, none),) = faults_of(asked, columns_of([{}], tmp_path / "none"))
+    assert none == "no field 'x'; no document of this index has metadata"
+    odd = columns_of([{f"\x1b{'n' * 200}{at}": at for at in range(100)}], tmp_path / "many")
+    ((_, detail),) = faults_of(asked, odd)
     assert detail.endswith(" and 70 more") and "\\x1bnnn" in detail
 
 
-HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "filters.md"
-
-
-def documented_columns(folder: Path, lines: Sequence[str]) -> tuple[list[str], Columns]:
-    with DocumentWriter(folder / "documents.sqlite") as writer:
-        for line in lines:
-            writer.add(parse_document(line.encode(), ["title"]))
-    store = DocumentStore(folder / "documents.sqlite")
-    build_columns(store, folder)
-    return [document.id for document in store.scan()], Columns.open(folder, store.count)
-
-
-def mask_of(expression: Any, columns: Columns) -> NDArray[np.bool_]:
-    return evaluate(parse_filter(expression, columns), columns)
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> tuple[list[str], Columns]:
-    lines = (HERE / "filter_documents.jsonl").read_text(encoding="utf-8").splitlines()
-    return documented_columns(tmp_path, lines)
-
-
-@pytest.mark.parametrize("line", (HERE / "filter_cases.jsonl").read_text(encoding="utf-8").splitlines())
-def test_a_filter_matches_what_its_case_says(made: tuple[list[str], Columns], line: str) -> None:
-    ids, columns = made
-    case = json.loads(line)
-    mask = mask_of(case["filter"], columns)
-    assert [name for name, fits in zip(ids, mask, strict=True) if fits] == case["matches"]
+PAGE = Path(__file__).parents[2] / "docs" / "filters.md"
 
 
 def test_the_table_of_the_page_is_true(tmp_path: Path) -> None:
@@ -402,6 +299,7 @@ def test_the_table_of_the_page_is_true(tmp_path: Path) -> None:
     (document,) = re.findall(r'^\{"_id": .*$', text, re.MULTILINE)
     rows = re.findall(r"^\|`(\{.*\})`\|(yes|no)\|$", text, re.MULTILINE)
     assert len(rows) >= 4
-    _, columns = documented_columns(tmp_path, [document])
-    for expression, matches in rows:
-        assert mask_of(json.loads(expression), columns).tolist() == [matches == "yes"], expression
+    columns = columns_of([parse_document(document.encode(), ["title"]).metadata], tmp_path)
+    for expression, is_match in rows:
+        found = evaluate(parse_filter(json.loads(expression), columns), columns)
+        assert found.tolist() == [is_match == "yes"], expression

@@ -1,12 +1,11 @@
 """Passage rows lead to documents and places in them, and hits of passages fold to hits of documents."""
 
-import json
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -32,85 +31,64 @@ def mapped(counts: list[int], order: NDArray[np.uint32] | None = None) -> Passag
     return PassageMap(header, documents, starts, starts + np.uint32(10), first, order)
 
 
+BODIES = [SENTENCE, SENTENCE * 40, "", SENTENCE * 400]
+"""Of one, several and too many passages, and none."""
+DOCUMENTS = [Document(str(row), {"title": ("bees",), "text": (body,)}) for row, body in enumerate(BODIES)]
+
+
+@pytest.fixture(scope="module")
+def cutter(toy_model: Path) -> PassageCutter:
+    return PassageCutter(Model.open(toy_model).preprocessor, PassageOptions(limit=50))
+
+
 @pytest.fixture
-def folder(tmp_path: Path, toy_model: Path) -> Path:
-    """A written map: documents of one, several and too many passages, and one without a body."""
-    bodies = [SENTENCE, SENTENCE * 40, "", SENTENCE * 400]
-    documents = [Document(str(row), {"title": ("bees",), "text": (body,)}) for row, body in enumerate(bodies)]
-    cutter = PassageCutter(Model.open(toy_model).preprocessor, PassageOptions(limit=50))
-    build_passages(documents, cutter, tmp_path)
+def folder(tmp_path: Path, cutter: PassageCutter) -> Path:
+    """A written map."""
+    build_passages(DOCUMENTS, cutter, tmp_path)
     return tmp_path / "passages"
 
 
-def test_a_map_is_read_as_it_was_written(folder: Path, toy_model: Path) -> None:
+def test_a_map_is_read_as_it_was_written(folder: Path, cutter: PassageCutter) -> None:
     found = PassageMap.open(folder)
-    cutter = PassageCutter(Model.open(toy_model).preprocessor, PassageOptions(limit=50))
-    bodies = [SENTENCE, SENTENCE * 40, "", SENTENCE * 400]
-    documents = [Document(str(row), {"title": ("bees",), "text": (body,)}) for row, body in enumerate(bodies)]
-    expected = [passage for document in documents for passage in cutter.passages(document)]
+    expected = [passage for document in DOCUMENTS for passage in cutter.passages(document)]
     whole = TextsOfDocuments(found)
-    assert [text for row, each in enumerate(documents) for text in whole.of(each, row)] == expected
-    counts = [len(cutter.cut(document).spans) for document in documents]
+    assert [text for row, each in enumerate(DOCUMENTS) for text in whole.of(each, row)] == expected
+    counts = [len(cutter.cut(document).spans) for document in DOCUMENTS]
     assert counts[0] == counts[2] == 1 < counts[1] < counts[3] == 50
     assert found.documents.tolist() == np.repeat(np.arange(4), counts).tolist()
     assert found.first.tolist() == [0, *np.cumsum(counts)]
     assert (len(found), found.header.left_out, found.header.field) == (sum(counts), 1, "text")
-    assert sorted(path.name for path in folder.iterdir()) == sorted(
-        ["passages.json", *(f"{name}.npy" for name in ARRAYS)]
-    )
+    names = {"passages.json", *(f"{name}.npy" for name in ARRAYS)}
+    assert {path.name for path in folder.iterdir()} == names
     for row, passage in enumerate(expected):
-        place = found.passage_of(documents[found.documents[row]], row)
+        place = found.passage_of(DOCUMENTS[found.documents[row]], row)
         assert (place.text, place.field) == (passage.fields["text"][0], "text")
-        assert bodies[found.documents[row]][place.start : place.end] == place.text
-
-
-@pytest.mark.parametrize("name", ["passages.json", *(f"{name}.npy" for name in ARRAYS)])
-def test_a_damaged_file_is_refused_by_name(folder: Path, name: str) -> None:
-    whole = (folder / name).read_bytes()
-    for damaged in (b"", whole[: len(whole) // 2], b"garbage" * 99, None):
-        (folder / name).unlink()
-        if damaged is not None:
-            (folder / name).write_bytes(damaged)
-        with pytest.raises(FormatError, match=rf"passages/{name}"):
-            PassageMap.open(folder)
-        (folder / name).write_bytes(whole)
-    PassageMap.open(folder)
+        assert BODIES[found.documents[row]][place.start : place.end] == place.text
 
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_that_does_not_fit_the_others_is_refused_by_name(folder: Path, name: str) -> None:
     whole = np.load(folder / f"{name}.npy")
-    wrong = [whole[:-1], whole.astype(np.int64), whole[::-1].copy(), np.full_like(whole, 7)]
-    wrong[3][0] = 2**32 - 1
-    for values in wrong[:3] if name in ("starts", "ends") else wrong:
+    wrong = [whole[::-1].copy()]
+    if name not in ("starts", "ends"):
+        wrong.append(np.full_like(whole, 7))
+        wrong[1][0] = 2**32 - 1
+    for values in wrong:
         np.save(folder / f"{name}.npy", values)
         with pytest.raises(FormatError, match=rf"{name}\.npy.*rebuild the index"):
             PassageMap.open(folder)
-    np.save(folder / f"{name}.npy", np.array([{"a": 1}] * len(whole)), allow_pickle=True)
-    with pytest.raises(FormatError, match=rf"{name}\.npy"):
-        PassageMap.open(folder)
 
 
 @pytest.mark.parametrize(("most", "bodies"), [(3, [SENTENCE * 40]), (len(SENTENCE) - 2, ["", SENTENCE])])
 def test_more_than_32_bits_count_is_refused(
-    most: int, bodies: list[str], tmp_path: Path, toy_model: Path, monkeypatch: pytest.MonkeyPatch
+    most: int, bodies: list[str], tmp_path: Path, cutter: PassageCutter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("glow.index.passages.MAX_ROWS", most)
     documents = [Document(str(row), {"text": (body,)}) for row, body in enumerate(bodies)]
-    cutter = PassageCutter(Model.open(toy_model).preprocessor)
     with pytest.raises(BuildError, match=f"document row {len(bodies) - 1}: passages exceed what 32 bits"):
         build_passages(documents, cutter, tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"format": 2}, {"passages": -1}, {"documents": None}, {"more": 1}])
-def test_a_header_of_another_format_is_refused(folder: Path, change: dict[str, object]) -> None:
-    header = json.loads((folder / "passages.json").read_bytes())
-    (folder / "passages.json").write_text(json.dumps(header | change))
-    with pytest.raises(FormatError, match=r"passages\.json is not of format 1"):
-        PassageMap.open(folder)
-
-
-@settings(deadline=None)
 @given(counts=COUNTS, data=st.data())
 def test_folding_gives_each_document_its_best_passage(counts: list[int], data: st.DataObject) -> None:
     passages = mapped(counts)
@@ -128,7 +106,6 @@ def test_folding_gives_each_document_its_best_passage(counts: list[int], data: s
     assert (found.dtype, documents.dtype, best.dtype) == (np.float32, np.int64, np.int64)
 
 
-@settings(deadline=None)
 @given(counts=COUNTS, data=st.data())
 def test_passages_tie_by_document_and_then_as_in_its_body(counts: list[int], data: st.DataObject) -> None:
     order = np.array(data.draw(st.permutations(range(len(counts)))), np.uint32)
@@ -160,7 +137,6 @@ def naive(
     return [(document, row) for document, row in ranked if allowed[document]]
 
 
-@settings(deadline=None)
 @given(counts=COUNTS, data=st.data())
 def test_a_search_finds_the_documents_of_the_best_passages(counts: list[int], data: st.DataObject) -> None:
     """Vectors of whole numbers tie often, and their products have no rounding."""

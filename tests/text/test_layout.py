@@ -1,5 +1,6 @@
-"""Field layout of the presets: which tokens a document gets, in which order, with which field ids."""
+"""Field layout of the presets: which tokens a document gets, in which order, with which field ids; the page about it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from glow.records import Document
-from glow.schema import FieldSchema, FieldSpec
+from glow.schema import PRESETS, FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces
 
 Make = Callable[..., Preprocessor]
@@ -55,9 +56,13 @@ def test_glow_paper_is_anchor_url_title_and_five_clicked_queries(make: Make) -> 
 
 
 def test_bison_msmarco_is_url_and_title(make: Make) -> None:
-    tokens = make("bison-msmarco").document(Document("d", {"url": LONG, "title": LONG, "text": LONG}))
+    preprocessor = make("bison-msmarco")
+    tokens = preprocessor.document(Document("d", {"url": LONG, "title": LONG, "text": LONG}))
     assert field_lengths(tokens) == [30, 30]
-    assert len(make("bison-msmarco").query(LONG[0])) == 20
+    assert len(preprocessor.query(LONG[0])) == 20
+    urls = {"url": ("https://www.findhome.org/bee9",), "title": ("findhome 9",)}
+    words = "www find home org bee findhome 9"  # a url is cut into words, a text is not
+    assert preprocessor.document(Document("d", urls)).words == tuple(words.split())
 
 
 def test_default_gives_the_body_what_the_other_fields_leave(make: Make) -> None:
@@ -67,11 +72,6 @@ def test_default_gives_the_body_what_the_other_fields_leave(make: Make) -> None:
     assert field_lengths(preprocessor.document(long)) == [32, 24, 48, 16, 40]
     assert field_lengths(preprocessor.document(Document("d", {"text": LONG}))) == [2, 1, 1, 1, 155]
     assert len(preprocessor.query(LONG[0])) == 64
-
-
-@pytest.mark.parametrize(("preset", "low", "high"), [("glow-default", 128, 192), ("glow-paper", 128, 128)])
-def test_document_budgets_of_presets(preset: str, low: int, high: int) -> None:
-    assert low <= FieldSchema.preset(preset).document_tokens <= high
 
 
 def test_one_field_id_changes_nothing_but_the_field_ids(make: Make) -> None:
@@ -101,3 +101,23 @@ def test_pieces_as_units_keep_the_ids_and_weigh_each_piece(small_vocabulary: Pat
     assert by_piece.words == ("the", "b", "##e", "##ing")
     assert len(set(whole.weights[2:5].tolist())) == 1
     assert by_piece.weights[2] < by_piece.weights[3] < by_piece.weights[4]
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "text.md"
+
+
+def test_the_example_of_the_page_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(PAGE.parents[1])
+    exec(code, {})  # noqa: S102 - our own page
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("special") and lines[-1].startswith("special")
+    assert {line.split()[0] for line in lines} == {"special", "how", "do", "bees", "find", "home", "?"}
+
+
+def test_the_page_has_every_option() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    names = [*Weighting.model_fields, *FieldSpec.model_fields, *PRESETS]
+    assert not [name for name in names if f"`{name}`" not in page]

@@ -74,28 +74,26 @@ def test_a_document_that_fits_is_its_only_passage(make: Make) -> None:
         assert passage is whole
 
 
-def test_cuts_are_at_sentence_ends_and_passages_as_full_as_fits(make: Make) -> None:
-    """Of 40 tokens [CLS], three of the title and its [SEP], and a [SEP] leave 35: seven sentences of five words."""
-    body = "The bee is home. " * 14
-    found = [passage.fields["text"][0] for passage in PassageCutter(make(SMALL)).passages(document(body))]
-    sentence = "The bee is home."
-    assert found == [" ".join([sentence] * count) for count in (7, 7)]
+SENTENCE = "The bee is home."
 
 
-def test_a_sentence_that_is_too_long_is_cut_at_word_ends(make: Make) -> None:
-    body = " ".join(["bee"] * 50)
-    found = [passage.fields["text"][0] for passage in PassageCutter(make(SMALL)).passages(document(body))]
-    assert found == [" ".join(["bee"] * count) for count in (35, 15)]
-
-
-def test_text_without_blanks_is_cut_between_ideographs(make: Make) -> None:
-    assert PassageCutter(make(SMALL)).cut(document("日" * 100)).spans == ((0, 35), (35, 70), (70, 100))
-
-
-def test_a_word_that_no_passage_holds_is_cut_inside(make: Make) -> None:
-    """A letter is a token here: 45 of them do not fit into 35, so parts of 11 characters are separate."""
-    found = PassageCutter(make(SMALL)).passages(document("is " + "x" * 45 + " home"))
-    assert [passage.fields["text"][0] for passage in found] == ["is", *["x" * 11] * 4, "x", "home"]
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        # Of 40 tokens [CLS], three of the title and its [SEP], and a [SEP] leave 35: seven sentences of five words.
+        (f"{SENTENCE} " * 14, [" ".join([SENTENCE] * 7)] * 2),
+        (" ".join(["bee"] * 50), [" ".join(["bee"] * count) for count in (35, 15)]),
+        ("日" * 100, ["日" * 35, "日" * 35, "日" * 30]),
+        # A letter is a token here: 45 of them do not fit into 35, so parts of 11 characters are separate.
+        ("is " + "x" * 45 + " home", ["is", *["x" * 11] * 4, "x", "home"]),
+    ],
+    ids=["sentences", "words", "ideographs", "inside a word"],
+)
+def test_passages_are_as_full_as_fits_and_cut_where_it_harms_least(
+    make: Make, body: str, texts: list[str]
+) -> None:
+    found = PassageCutter(make(SMALL)).passages(document(body))
+    assert [passage.fields["text"][0] for passage in found] == texts
 
 
 def test_values_of_a_list_are_one_body_joined_by_line_feeds(make: Make) -> None:
@@ -125,44 +123,39 @@ def test_a_body_with_hardly_any_room_stays_whole(make: Make) -> None:
 
 
 def test_the_body_is_the_text_field_of_the_largest_budget_or_the_named_one() -> None:
-    assert body_field(FieldSchema.preset("glow-default")) == "text"
-    assert body_field(FieldSchema.preset("glow-msmarco")) == "text"
-    assert body_field(FieldSchema.preset("bison-msmarco")) == "title"
+    presets = ("glow-default", "glow-msmarco", "bison-msmarco")
+    assert [body_field(FieldSchema.preset(name)) for name in presets] == ["text", "text", "title"]
     assert body_field(FieldSchema.preset("glow-default"), "title") == "title"
 
 
-@pytest.mark.parametrize("name", ["url", "anchor", "missing"])
-def test_a_field_that_is_no_running_text_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"no field '{name}'.*title, text"):
-        body_field(FieldSchema.preset("glow-default"), name)
-
-
-def test_a_schema_without_running_text_is_refused() -> None:
+def test_what_is_no_running_text_and_no_limit_is_refused() -> None:
+    for name in ("url", "anchor", "missing"):
+        with pytest.raises(ConfigError, match=f"no field '{name}'.*title, text"):
+            body_field(FieldSchema.preset("glow-default"), name)
     schema = SMALL.model_copy(update={"fields": (FieldSpec(name="url", tokens=9, kind="url"),)})
     with pytest.raises(ConfigError, match="build without passages"):
         body_field(schema)
-
-
-def test_a_limit_out_of_range_is_refused() -> None:
     with pytest.raises(ConfigError, match="expected limit >= 1, found 0"):
         PassageOptions(limit=0)
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """The least of three: a collection of garbage belongs to nobody."""
+    took = []
+    for _ in range(3):
+        started = time.process_time()
+        work()
+        took.append(time.process_time() - started)
+    return min(took)
 
 
 @pytest.mark.parametrize("hostile", ["a", "a ", "日", "é", ".", "a-", "\u0301", "x" * 60 + " "])
 def test_a_hostile_body_takes_linear_time(make: Make, hostile: str) -> None:
     cutter = PassageCutter(make(SMALL))
-
-    def seconds(length: int) -> float:
-        whole = document((hostile * length)[:length])
-        took = []
-        for _ in range(3):  # the least of them: a collection of garbage belongs to nobody
-            started = time.process_time()
-            cutter.cut(whole)
-            took.append(time.process_time() - started)
-        return min(took)
-
-    seconds(1000)
-    assert seconds(40_000) < 40 * max(seconds(5_000), 0.01)
+    cutter.cut(document(hostile))
+    # Eight times the text; a quadratic cut would take 64 times as long.
+    short, long = (document((hostile * length)[:length]) for length in (5_000, 40_000))
+    assert cpu_s(lambda: cutter.cut(long)) < 40 * max(cpu_s(lambda: cutter.cut(short)), 0.01)
 
 
 MARKS = st.sampled_from([*" \n\t\u00a0.!?。！”)-•1a.éA日\u0301\x1c", "Dr. ", "3.5 ", "e.g. ", "\n\n", "1. "])
@@ -195,20 +188,20 @@ def test_a_text_is_cut_where_its_sentences_end(expected: list[str]) -> None:
     assert sentences(" ".join(expected)) == expected
 
 
-def test_ideographic_marks_end_a_sentence_without_a_blank() -> None:
-    whole = ["蜂は踊る。", "「道を示す！」", "そして？", "a.b"]
-    assert sentences("".join(whole)) == whole
-
-
-def test_blank_lines_and_bullets_end_a_sentence_without_a_mark() -> None:
-    text = "A heading\n\nits text\nof two lines\n- one\n- two • three\n1. four\n(b) five"
-    expected = ["A heading", "its text\nof two lines", "- one", "- two", "• three", "1. four", "(b) five"]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("蜂は踊る。「道を示す！」そして？a.b", ["蜂は踊る。", "「道を示す！」", "そして？", "a.b"]),
+        (
+            "A heading\n\nits text\nof two lines\n- one\n- two • three\n1. four\n(b) five",
+            ["A heading", "its text\nof two lines", "- one", "- two", "• three", "1. four", "(b) five"],
+        ),
+        ("", []),
+        (" \n\t\u3000", []),
+    ],
+)
+def test_ideographs_lines_and_bullets_end_a_sentence_too(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", " \n\t\u3000"])
-def test_a_text_without_words_has_no_sentence(text: str) -> None:
-    assert sentences(text) == []
 
 
 @given(st.lists(MARKS | st.text(max_size=5), max_size=40).map("".join))
@@ -225,12 +218,5 @@ def test_spans_are_in_order_and_hold_every_character_that_is_no_blank(text: str)
     "hostile", [".", "!a", "。", ". ", "a. ", "(" * 9 + "." * 9 + " ", "\n", "•", '"', "1. "]
 )
 def test_a_hostile_text_takes_linear_time(hostile: str) -> None:
-    def seconds(length: int) -> float:
-        text = (hostile * length)[:length]
-        started = time.process_time()
-        sentence_spans(text)
-        return time.process_time() - started
-
-    seconds(1000)
-    # Eight times the text; a quadratic cut would take 64 times as long.
-    assert seconds(200_000) < 40 * max(seconds(25_000), 0.01)
+    short, long = ((hostile * length)[:length] for length in (25_000, 200_000))
+    assert cpu_s(lambda: sentence_spans(long)) < 40 * max(cpu_s(lambda: sentence_spans(short)), 0.01)

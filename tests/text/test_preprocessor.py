@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from glow.records import Document
-from glow.schema import PRESETS, FieldSchema, FieldSpec
+from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, field_words
 from glow.text.preprocessor import batches_by_length, pad
 
@@ -137,19 +137,6 @@ def test_any_document(
         )
 
 
-@pytest.mark.parametrize("preset", sorted(PRESETS))
-@given(document=DOCUMENTS, text=TEXT)
-@settings(max_examples=30)
-def test_presets_keep_their_budgets(make: Make, preset: str, document: Document, text: str) -> None:
-    preprocessor = make(preset)
-    for each in (document, Document("d", {name: (text, "word " * 300) for name in PRESETS[preset].names})):
-        tokens = preprocessor.document(each)
-        assert len(tokens) <= PRESETS[preset].document_tokens
-        for number, spec in enumerate(PRESETS[preset].fields):
-            assert (tokens.field_ids == number).sum() <= spec.tokens
-    assert len(preprocessor.query(text + " word" * 300)) == PRESETS[preset].query_tokens
-
-
 @given(TEXT, st.integers(3, 40), st.sampled_from(["paper", "released", "idf"]))
 def test_truncation_changes_no_weight(pieces: WordPieces, text: str, tokens: int, formula: str) -> None:
     """Counts and lengths come from the whole text, and a word that is cut keeps its whole weight."""
@@ -170,109 +157,43 @@ def test_truncation_changes_no_weight(pieces: WordPieces, text: str, tokens: int
         assert (few.weights[0], few.weights[-1]) == (many.weights[0], many.weights[-1])
 
 
-def test_the_piece_before_a_cut_has_its_words_whole_weight(make: Make) -> None:
-    fields = (FieldSpec(name="t", tokens=9),)
-    schema = FieldSchema(name="cut", query_tokens=5, document_tokens=9, fields=fields)
-    tokens = make(schema, counts={"bee": 5, "bm25": 2}).query("bee bm25")
-    assert tokens.words == ("bee", "bm25")
-    assert tokens.word_ids.tolist() == [-1, 0, 1, 1, -1]
-    assert tokens.weights[2] == tokens.weights[3] > tokens.weights[1]
-    assert tokens.dropped_words == {"query": 1}
-
-
-def test_dropped_words_are_named_by_field(make: Make) -> None:
-    document = Document("d", {"title": ("bee " * 40,), "url": ("http://bee.org",), "anchor": ("home",) * 9})
-    tokens = make("glow-default").document(document)
-    assert tokens.dropped_words == {"title": 10}  # 32 tokens: [CLS], 30 words and [SEP]
-    assert tokens.truncated
-    assert (tokens.field_ids == 1).sum() == 9  # 8 anchors count, the ninth is over max_values
-
-
-@pytest.mark.parametrize("text", ["", " \n\t", "\0", "\ud800", "\u200b\u0301"], ids=ascii)
-def test_a_query_without_words_is_cls_and_sep(text: str, make: Make) -> None:
-    tokens = make().query(text)
-    assert len(tokens) == 2
-    assert tokens.words == ()
-    assert np.isfinite(tokens.weights).all()
-    assert not tokens.truncated
-
-
-def test_a_query_of_punctuation_has_words_of_idf_1(make: Make) -> None:
-    preprocessor = make(weighting=Weighting(formula="idf", normalise="none"), counts={"?": 1, "!": 99})
-    assert preprocessor.query("?!?").weights.tolist() == [1.0] * 5
-
-
-def test_an_empty_document_is_cls_and_a_sep_per_field(make: Make) -> None:
-    tokens = make().document(Document("d", {}))
-    assert tokens.field_ids.tolist() == [0, 0, 1, 2, 3, 4]
-    assert tokens.word_ids.tolist() == [-1] * 6
-
-
 def test_blank_values_take_no_place_among_those_that_count(make: Make) -> None:
     document = Document("d", {"clicked_queries": ("", " ", "a", "\n", "b", "c", "d", "e", "f")})
     assert make().document(document).words == ("a", "b", "c", "d", "e")
 
 
-def test_a_url_is_cut_into_words_and_a_text_is_not(make: Make) -> None:
-    document = Document("d", {"url": ("https://www.findhome.org/bee9",), "title": ("findhome 9",)})
-    assert make("bison-msmarco").document(document).words == tuple("www find home org bee findhome 9".split())
-
-
-def test_later_fields_keep_room_for_their_sep(make: Make) -> None:
-    fields = tuple(FieldSpec(name=name, tokens=100) for name in ("a", "b", "c"))
-    schema = FieldSchema(name="tight", query_tokens=9, document_tokens=10, fields=fields)
-    tokens = make(schema).document(Document("d", {name: ("bee " * 50,) for name in ("a", "b", "c")}))
-    assert tokens.field_ids.tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
-    assert tokens.dropped_words == {"a": 44, "b": 50, "c": 50}
-
-
 @given(st.lists(st.integers(1, 60), max_size=50), st.integers(1, 200))
-def test_every_position_comes_once_and_budgets_are_kept(lengths: list[int], max_tokens: int) -> None:
+def test_batches_hold_every_position_once_longest_first_within_the_budget(
+    lengths: list[int], max_tokens: int
+) -> None:
     batches = list(batches_by_length(lengths, max_tokens))
-    assert sorted(position for batch in batches for position in batch) == list(range(len(lengths)))
+    positions = [position for batch in batches for position in batch]
+    assert sorted(positions) == list(range(len(lengths)))
+    assert [lengths[position] for position in positions] == sorted(lengths, reverse=True)
     for batch in batches:
-        assert batch
-        assert len(batch) == 1 or len(batch) * max(lengths[position] for position in batch) <= max_tokens
-
-
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=50))
-def test_batches_hold_neighbours_in_length_longest_first(lengths: list[int]) -> None:
-    order = [lengths[position] for batch in batches_by_length(lengths, 100) for position in batch]
-    assert order == sorted(lengths, reverse=True)
+        longest = max(lengths[position] for position in batch)
+        assert len(batch) == 1 or len(batch) * longest <= max_tokens
 
 
 def test_batches_are_filled() -> None:
     assert [len(batch) for batch in batches_by_length([10] * 25, 100)] == [10, 10, 5]
 
 
-def test_padding_is_masked_and_weighs_1(make: Callable[..., Preprocessor]) -> None:
+def test_padding_is_masked_and_weighs_1(make: Make) -> None:
     preprocessor = make("bison-msmarco", counts={"bee": 3})
-    short, long = preprocessor.query("bee"), preprocessor.query("what is the home")
-    batch = pad([short, long], pad_id=0)
+    sequences = [
+        preprocessor.query("bee"),
+        preprocessor.document(Document("d", {"title": ("what is home",)})),
+    ]
+    batch = pad(sequences, pad_id=7)
     assert batch.ids.shape == batch.mask.shape == batch.field_ids.shape == batch.weights.shape == (2, 6)
     assert [array.dtype for array in (batch.ids, batch.mask, batch.field_ids)] == [np.int64] * 3
     assert batch.weights.dtype == np.float32
-    assert batch.mask.sum(axis=1).tolist() == [3, 6]
-    for row, tokens in enumerate((short, long)):
+    for row, tokens in enumerate(sequences):
         end = len(tokens)
-        assert (batch.ids[row, :end] == tokens.ids).all()
-        assert (batch.weights[row, :end] == tokens.weights).all()
-        assert (batch.ids[row, end:] == 0).all()
-        assert (batch.weights[row, end:] == 1).all()
-        assert not batch.mask[row, end:].any()
-
-
-def test_padding_takes_the_models_pad_id(make: Callable[..., Preprocessor]) -> None:
-    preprocessor = make()
-    assert pad([preprocessor.query("a b"), preprocessor.query("")], pad_id=7).ids[1, 2:].tolist() == [7, 7]
-
-
-def test_field_ids_travel_with_their_tokens(make: Callable[..., Preprocessor]) -> None:
-    tokens = make("bison-msmarco").document(Document("d", {"title": ("bee",)}))
-    assert pad([tokens], 0).field_ids.tolist() == [[0, 0, 1, 1]]
-
-
-def test_no_sequence_is_no_batch() -> None:
-    assert list(batches_by_length([], 10)) == []
+        assert batch.ids[row].tolist() == [*tokens.ids, *[7] * (6 - end)]
+        assert batch.field_ids[row, :end].tolist() == tokens.field_ids.tolist()
+        assert batch.weights[row].tolist() == [*tokens.weights, *[1.0] * (6 - end)]
+        assert batch.mask[row].tolist() == [1] * end + [0] * (6 - end)
     with pytest.raises(ValueError, match="empty"):
         pad([], 0)

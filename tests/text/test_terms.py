@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.errors import ConfigError, FormatError
+from glow.errors import FormatError
 from glow.text import TermCounter, TermTable, select_terms
 from glow.text.terms import MAX_WORD_CHARACTERS
 
@@ -104,19 +102,13 @@ def test_queries_give_their_average_length_and_no_words() -> None:
         counter.add_query(words)
     found = counter.table()
     assert found.average_length("query") == 4.0
-    assert found.documents == 1
-    assert dict(found.items()) == {"bee": 1}
+    assert (found.documents, dict(found.items())) == (1, {"bee": 1})
 
 
 def test_an_average_length_is_at_least_1() -> None:
     """Where nothing was counted, too: lengths divide."""
     found = TermTable.from_counts({}, 0, {"title": 0.0})
     assert found.average_length("title") == found.average_length("absent") == 1.0
-
-
-def test_max_words_must_be_positive() -> None:
-    with pytest.raises(ConfigError, match="max_words"):
-        TermCounter(0)
 
 
 def test_a_saved_table_is_mapped_back_unchanged(table: TermTable, tmp_path: Path) -> None:
@@ -127,6 +119,13 @@ def test_a_saved_table_is_mapped_back_unchanged(table: TermTable, tmp_path: Path
     assert [loaded.df(word) for word in [*COUNTS, "absent", "", "a", "zz"]] == [3, 2, 7, 1, 1, 0, 0, 0, 0]
     assert loaded.hash == table.hash
     assert isinstance(loaded._words.text.obj.base, np.memmap)  # type: ignore[attr-defined]  # the type is what is tested
+    loaded.save(tmp_path / "again")
+    for path in (tmp_path / "terms").iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+    empty = TermTable.from_counts({}, 0, {})
+    empty.save(tmp_path / "empty")
+    again = TermTable.load(tmp_path / "empty")
+    assert len(again) == again.df("bee") == again.documents == 0 and again.hash == empty.hash
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=9), st.integers(1, 2**32 - 1)))
@@ -135,28 +134,6 @@ def test_every_word_is_found_again(counts: dict[str, int]) -> None:
     assert dict(found.items()) == counts
     assert all(found.df(word) == df for word, df in counts.items())
     assert list(found.items()) == sorted(counts.items(), key=lambda item: item[0].encode())
-
-
-def test_an_empty_table_is_saved_and_loaded(tmp_path: Path) -> None:
-    empty = TermTable.from_counts({}, 0, {})
-    empty.save(tmp_path)
-    loaded = TermTable.load(tmp_path)
-    assert len(loaded) == loaded.df("bee") == loaded.documents == 0
-    assert loaded.hash == empty.hash
-
-
-def test_saving_twice_gives_the_same_bytes(table: TermTable, tmp_path: Path) -> None:
-    table.save(tmp_path / "a")
-    TermTable.load(tmp_path / "a").save(tmp_path / "b")
-    for file in ("words.bin", "offsets.npy", "dfs.npy", "terms.json"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
-def test_the_hash_is_the_same_in_another_process(table: TermTable, tmp_path: Path) -> None:
-    table.save(tmp_path)
-    code = f"from glow.text import TermTable; from pathlib import Path; print(TermTable.load(Path({str(tmp_path)!r})).hash)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == table.hash
 
 
 @pytest.mark.parametrize(
@@ -175,12 +152,8 @@ def test_the_hash_is_the_same_in_another_process(table: TermTable, tmp_path: Pat
 def test_the_hash_changes_with_whatever_changes_a_weight(change: dict, table: TermTable) -> None:
     base = {"counts": COUNTS, "documents": 9, "lengths": {"title": 2.5, "query": 4.0}}
     assert TermTable.from_counts(**base, dropped_words=99).hash == table.hash
+    assert TermTable.from_counts(**(base | {"lengths": {"title": 2.5, "query": 4}})).hash == table.hash
     assert TermTable.from_counts(**(base | change)).hash != table.hash
-
-
-def test_a_whole_number_as_length_does_not_change_the_hash() -> None:
-    one, other = (TermTable.from_counts({}, 1, {"title": length}) for length in (2, 2.0))
-    assert one.hash == other.hash
 
 
 def test_the_source_decides_the_table(table: TermTable) -> None:
@@ -204,22 +177,14 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "words empty": lambda folder: (folder / "words.bin").write_bytes(b""),
     "offsets empty": lambda folder: (folder / "offsets.npy").write_bytes(b""),
     "offsets cut": lambda folder: os.truncate(path := folder / "offsets.npy", path.stat().st_size - 3),
-    "offsets header cut": lambda folder: os.truncate(folder / "offsets.npy", 40),
+    "offsets not from 0": lambda folder: np.save(folder / "offsets.npy", np.full(6, 139, np.int64)),
     "dfs garbage": lambda folder: (folder / "dfs.npy").write_bytes(b"garbage" * 20),
-    "dfs an archive": lambda folder: np.savez((folder / "dfs.npy").open("wb"), a=np.zeros(5, np.uint32)),
     "dfs pickled": lambda folder: np.save(folder / "dfs.npy", np.array([{}] * 5), allow_pickle=True),
     "dfs of another type": lambda folder: np.save(folder / "dfs.npy", np.ones(5)),
     "dfs too short": lambda folder: np.save(folder / "dfs.npy", np.ones(4, np.uint32)),
-    "offsets of two dimensions": lambda folder: np.save(folder / "offsets.npy", np.zeros((6, 1), np.int64)),
-    "offsets a number": lambda folder: np.save(folder / "offsets.npy", np.int64(3)),
-    "offsets not from 0": lambda folder: np.save(folder / "offsets.npy", np.full(6, 139, np.int64)),
-    "header no JSON": lambda folder: (folder / "terms.json").write_bytes(b"{"),
     "header not UTF-8": lambda folder: (folder / "terms.json").write_bytes(b"\xff\xfe\x00"),
-    "header a list": lambda folder: (folder / "terms.json").write_text("[]"),
     "header deep": lambda folder: (folder / "terms.json").write_text("[" * 100_000),
-    "header without documents": lambda folder: (folder / "terms.json").write_text('{"format": 1}'),
     "documents below 0": lambda folder: rewrite(folder, documents=-1),
-    "documents a text": lambda folder: rewrite(folder, documents="many"),
     "a length NaN": lambda folder: rewrite(folder, average_lengths={"title": float("nan")}),
     "words do not fit": lambda folder: rewrite(folder, words=4),
     "format of tomorrow": lambda folder: rewrite(folder, format=2, news=True),
@@ -233,13 +198,6 @@ def test_a_damaged_table_is_refused_by_name(damage: str, table: TermTable, tmp_p
     DAMAGES[damage](folder)
     with pytest.raises(FormatError, match="terms"):
         TermTable.load(folder)
-
-
-def test_another_format_is_named_with_the_expected_one(table: TermTable, tmp_path: Path) -> None:
-    table.save(tmp_path)
-    rewrite(tmp_path, format=2)
-    with pytest.raises(FormatError, match=r"format 1: format: .*found: 2.*rebuild"):
-        TermTable.load(tmp_path)
 
 
 def test_a_look_up_in_200_thousand_words_takes_microseconds(tmp_path: Path) -> None:

@@ -2,20 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from glow.records import Document
 from glow.schema import PRESETS, FieldSchema, FieldSpec
-from glow.text import Preprocessor, TermTable, Weighting, WordWeigher
+from glow.text import TermTable, Weighting, WordWeigher
 from glow.text.weighting import normalise, soften
 
-Make = Callable[..., Preprocessor]
 IDFS = st.sampled_from(["smooth", "bm25"])
 WORDS = st.lists(st.sampled_from(["the", "bee", "home", "rare", "?"]), min_size=1, max_size=12)
 COUNTS = {"the": 90, "bee": 12, "home": 30, "?": 70}
@@ -47,28 +45,16 @@ def test_idf_falls_strictly_up_to_half_of_the_documents(idf: str) -> None:
     assert all(more > less for more, less in pairwise([idfs.idf(f"w{df}") for df in range(1, 51)]))
 
 
-@pytest.mark.parametrize("idf", ["smooth", "bm25"])
-def test_a_word_of_most_documents_has_no_negative_weight(idf: str) -> None:
-    table = TermTable.from_counts({"the": 99}, 100, {})
-    value = WordWeigher(Weighting(idf=idf), PRESETS["glow-paper"], table).idf("the")
-    assert value == (0.0 if idf == "bm25" else pytest.approx(1.00995, abs=1e-5))
-
-
-@pytest.mark.parametrize("idf", ["smooth", "bm25"])
-def test_an_unseen_word_has_the_idf_of_one_document(idf: str) -> None:
-    idfs = WordWeigher(Weighting(idf=idf), PRESETS["glow-paper"], TermTable.from_counts({"once": 1}, 100, {}))
+@pytest.mark.parametrize(("idf", "least"), [("smooth", 1.00995), ("bm25", 0.0)])
+def test_idf_at_its_ends(idf: str, least: float) -> None:
+    """Of most documents; of one, or none; of punctuation, and of an empty table."""
+    table = TermTable.from_counts({"the": 99, "once": 1, "?": 99}, 100, {})
+    idfs = WordWeigher(Weighting(idf=idf), PRESETS["glow-paper"], table)
+    assert idfs.idf("the") == pytest.approx(least, abs=1e-5)
     assert idfs.idf("unseen") == idfs.idf("once") == idfs.idf("x" * 1000) > 4
-
-
-def test_punctuation_has_idf_1_whatever_the_table_says() -> None:
-    assert weigher().idf("?") == 1.0
-    assert weigher(idf="bm25").idf("—") == 1.0
-
-
-def test_an_empty_table_weighs_every_word_alike() -> None:
-    table = TermTable.from_counts({}, 0, {})
-    assert WordWeigher(Weighting(), PRESETS["glow-paper"], table).idf("bee") == 1.0
-    assert WordWeigher(Weighting(idf="bm25"), PRESETS["glow-paper"], table).idf("bee") == 0.0
+    assert idfs.idf("?") == idfs.idf("—") == 1.0
+    empty = TermTable.from_counts({}, 0, {})
+    assert WordWeigher(Weighting(idf=idf), PRESETS["glow-paper"], empty).idf("bee") == round(least)
 
 
 @given(WORDS)
@@ -98,22 +84,21 @@ def test_documents_follow_eq_7_and_8(title: Sequence[str], body: Sequence[str]) 
     assert found.cls == found.sep == pytest.approx(1 / 2.2)
 
 
-def test_formula_idf_is_idf_alone_and_none_is_one() -> None:
-    words = ["the", "bee", "bee", "?"]
-    own = weigher(formula="idf")
-    for found in (own.query(words, words), own.document({"title": words}, words)):
-        assert found.words == pytest.approx({word: plain_idf(word) for word in words})
-        assert (found.cls, found.sep) == (1.0, 1.0)
-    found = weigher(formula="none").query(words, words)
-    assert set(found.words.values()) == {found.cls} == {found.sep} == {1.0}
+SIMPLE = {
+    "idf": ({word: plain_idf(word) for word in ("the", "bee", "?")}, 1.0),
+    "none": ({"the": 1.0, "bee": 1.0, "?": 1.0}, 1.0),
+    "stop": ({"the": 0.0, "bee": 1.0, "?": 0.0}, 0.0),  # leaves out what holds sentences together
+}
+"""Formula -> weights of words, and of [CLS] and [SEP]."""
 
 
-def test_formula_stop_leaves_out_what_holds_sentences_together() -> None:
-    words = ["the", "bee", "bee", "?"]
-    own = weigher(formula="stop")
+@pytest.mark.parametrize("formula", SIMPLE)
+def test_formulas_without_counts(formula: str) -> None:
+    words, (weights, special) = ["the", "bee", "bee", "?"], SIMPLE[formula]
+    own = weigher(formula=formula)
     for found in (own.query(words, words), own.document({"title": words}, words)):
-        assert found.words == {"the": 0.0, "bee": 1.0, "?": 0.0}
-        assert (found.cls, found.sep) == (0.0, 0.0)
+        assert found.words == pytest.approx(weights)
+        assert (found.cls, found.sep) == (special, special)
 
 
 @pytest.mark.parametrize("formula", ["paper", "released"])
@@ -124,17 +109,8 @@ def test_specials_keep_weight_1_where_saturation_is_off(formula: str) -> None:
         assert found.words["bee"] != 1.0
 
 
-def test_a_word_has_one_weight_in_every_field(make: Make) -> None:
-    tokens = make().document(Document("d", {"title": ("bee",), "text": ("the bee is a bee",)}))
-    weights = {
-        float(weight)
-        for weight, word in zip(tokens.weights, tokens.word_ids, strict=True)
-        if word >= 0 and tokens.words[word] == "bee"
-    }
-    assert len(weights) == 1
-
-
 @given(st.lists(st.floats(0, 100, width=32), min_size=1).map(lambda values: np.array(values, np.float32)))
+@example(np.full(7, 4.25, np.float32))
 def test_normalisation(weights: np.ndarray) -> None:
     """'mean' has mean 1, 'sqrt' is its root, proportions stay; all zeros stay zeros."""
     mean, root = normalise(weights, "mean"), normalise(weights, "sqrt")
@@ -149,12 +125,6 @@ def test_normalisation(weights: np.ndarray) -> None:
     else:
         assert not mean.any()
         assert not root.any()
-
-
-def test_equal_weights_of_any_size_become_1() -> None:
-    """Which is attention without weights: plain BERT."""
-    for how in ("mean", "sqrt"):
-        assert normalise(np.full(7, 4.25, np.float32), how).tolist() == [1.0] * 7
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
-"""Words are those of BERT's basic tokenizer, tokens are made word by word, and no string raises."""
+"""Words are those of BERT's basic tokenizer, tokens have its ids, from which the towers' weights start, and no string raises."""
 
 import string
 import time
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import BertTokenizer
+from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
 from glow.errors import FormatError
-from glow.text import WordPieces
+from glow.records import Document
+from glow.schema import FieldSchema, FieldSpec
+from glow.text import Preprocessor, TermTable, Weighting, WordPieces
 from glow.text.words import (
     CACHED_CHARACTERS,
     MAX_RUN_CHARACTERS,
@@ -22,10 +27,18 @@ from glow.text.words import (
 ANY_CHARACTER = st.characters(exclude_categories=())  # lone surrogates too
 ASCII = st.text(st.characters(max_codepoint=127))
 HOSTILE = [
-    "a" * 1_000_000, "a " * 500_000, "\0" * 1_000_000, "\ud800" * 300_000, "日" * 300_000, "é" * 1_000_000,
-    "é " * 300_000, "a\u0301" * 500_000, "\u202e\u05d0" * 300_000, "👩\u200d👩\u200d👧" * 100_000,
-    "[UNK]" * 200_000,
-]  # fmt: skip
+    "a",
+    "a ",
+    "\0",
+    "\ud800",
+    "日",
+    "é",
+    "é ",
+    "a\u0301",
+    "\u202e\u05d0",
+    "👩\u200d👩\u200d👧",
+    "[UNK]",
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +67,10 @@ def test_words(text: str, words: list[str], pieces: WordPieces) -> None:
     assert pieces.words(text) == words
 
 
-@given(ASCII)
+@given(ASCII | st.text(st.sampled_from(" \t\n\x1c\u0301aé日-\u00ad\u2028") | st.characters(codec="utf-8")))
 @settings(max_examples=500)
-def test_ascii_is_split_as_by_the_library(full: WordPieces, text: str) -> None:
-    """The fast way for ASCII is one more writing of the same rule."""
-    assert full.words(text) == full._unicode_words(text)
-
-
-@given(st.text(st.one_of(st.sampled_from(" \t\n\x1c\u0301aé日-\u00ad\u2028"), st.characters(codec="utf-8"))))
-@settings(max_examples=500)
-def test_text_may_be_split_at_blanks_first(full: WordPieces, text: str) -> None:
+def test_text_is_split_as_by_the_library(full: WordPieces, text: str) -> None:
+    """The fast ways, for ASCII and at blanks, are two more writings of the same rule."""
     assert full.words(text) == full._unicode_words(text)
 
 
@@ -77,12 +84,13 @@ def test_any_string_has_words_and_every_word_has_pieces(full: WordPieces, text: 
         word.encode()
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:6]))
-def test_a_megabyte_takes_seconds_at_most(text: str, pieces: WordPieces) -> None:
-    start = time.perf_counter()
+@pytest.mark.parametrize("part", HOSTILE, ids=ascii)
+def test_hostile_texts_take_seconds_at_most(part: str, pieces: WordPieces) -> None:
+    text = part * (300_000 // len(part))
+    start = time.process_time()
     for word in set(pieces.words(text)):
         pieces.pieces(word)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 3
 
 
 def test_a_word_of_more_than_100_characters_is_unknown(pieces: WordPieces) -> None:
@@ -154,7 +162,7 @@ def test_only_line_ends_separate_pieces(end: str, tmp_path: Path) -> None:
         ("mailto:bee@hive.org", "mailto bee hive org"),
         ("git+ssh://hive.org", "hive org"),
         ("https://x.org/the%20bee%2Fhome", "x org the bee home"),
-        ("https://x.org/caf%C3%A9", "x org café"),
+        ("https://x.org/caf%C3%A9/%31%32", "x org café"),
         ("https://x.org/%E6%97%A5%E6%9C%AC", "x org 日本"),
         ("https://münchen.de/straße", "münchen de straße"),
         ("https://x.org/%zz%ff%00%", "x org zz"),
@@ -172,10 +180,6 @@ def test_digits_are_kept_on_demand() -> None:
     assert url_words("https://x.org/earth/10914205/page2", keep_digits=True) == "x org earth 10914205 page 2"
 
 
-def test_escaped_digits_are_digits() -> None:
-    assert url_words("x.org/%31%32") == "x org"
-
-
 def test_runs_too_long_for_words_stay_whole() -> None:
     run = "abcdefghij" * 5
     assert len(run) > MAX_RUN_CHARACTERS
@@ -189,20 +193,71 @@ def test_any_string_gives_words_of_letters_and_digits(url: str, keep_digits: boo
     assert keep_digits or not any(character.isdecimal() for word in words for character in word)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "a" * 1_000_000,
-        "ab/" * 300_000,
-        "%" * 1_000_000,
-        "%41" * 300_000,
-        "9" * 1_000_000,
-        "\ud800" * 1_000_000,
-    ],
-)
-def test_a_huge_url_costs_no_more_than_a_long_one(url: str) -> None:
+@pytest.mark.parametrize("part", ["a", "ab/", "%", "%41", "9", "\ud800"])
+def test_a_huge_url_costs_no_more_than_a_long_one(part: str) -> None:
     url_words("warm.up")  # loads the word list
     start = time.process_time()
-    words = url_words(url)
+    words = url_words(part * 300_000)
     assert time.process_time() - start < 0.5
     assert len(words) <= 2 * MAX_URL_CHARACTERS
+
+
+FIELDS = (FieldSpec(name="title", tokens=400), FieldSpec(name="text", tokens=400))
+SCHEMA = FieldSchema(name="wide", query_tokens=500, document_tokens=800, fields=FIELDS)
+ORDINARY = [
+    "what are the symptoms of acute lymphoblastic leukemia?",
+    "How do I parse a date from a string in Python 3.11?",
+    "tar -xzvf archive.tar.gz --strip-components=1 -C /tmp/out",
+    "Crème brûlée, naïve façade — Ångström’s “units” cost €5 (or £4.20)…",
+    "Don't re-enter: it's the user's e-mail address, user.name+tag@example.co.uk",
+    "日本語のテキスト and 中文 mixed with English",
+    "Привет мир; Γειά σου Κόσμε; שלום עולם; مرحبا بالعالم; नमस्ते",
+    "emoji 👍🏽 family 👩\u200d👩\u200d👧 flags 🇫🇷 and snowman ☃",
+    "antidisestablishmentarianism pneumonoultramicroscopicsilicovolcanoconiosis",
+    "a" * 101 + " and " + "b" * 100,
+    "tabs\tand\nnew\r\nlines\x0band\x00controls\x7f \u200bzero\u200dwidth\u00adsoft",
+    "ｆｕｌｌｗｉｄｔｈ ﬁ ligature ½ x² H₂O Ⅷ",
+    "İstanbul DŽ ǅ ẞ straße ŒUVRE",
+    "...!!! ??? --- ___ ```` ~~~ ^^^ ||| $$$ %%%",
+    "",
+    "   ",
+]
+
+
+@pytest.fixture(scope="module")
+def ours(full: WordPieces) -> Preprocessor:
+    return Preprocessor(full, SCHEMA, Weighting(), TermTable.from_counts({}, 0, {}))
+
+
+@pytest.fixture(scope="module")
+def bert(full_vocabulary: Path) -> BertTokenizer:
+    return BertTokenizer(vocab=str(full_vocabulary), do_lower_case=True)
+
+
+@pytest.mark.parametrize("text", ORDINARY, ids=lambda text: ascii(text[:20]))
+def test_ordinary_text_has_the_ids_of_both_bert_tokenisers(
+    text: str, ours: Preprocessor, bert: BertTokenizer, full_vocabulary: Path
+) -> None:
+    """Equal to today's (in Rust) and to the first (in Python) tokeniser of `transformers`."""
+    ids = ours.query(text).ids.tolist()
+    assert ids == bert(text).input_ids
+    assert ids == BertTokenizerLegacy(str(full_vocabulary), do_lower_case=True)(text).input_ids
+
+
+@given(text=st.text(max_size=200).filter(lambda text: "[" not in text))
+def test_text_without_specials_has_berts_ids(ours: Preprocessor, bert: BertTokenizer, text: str) -> None:
+    assert ours.query(text).ids.tolist() == bert(text).input_ids
+
+
+def test_two_fields_are_a_pair_of_bert_with_its_segments(ours: Preprocessor, bert: BertTokenizer) -> None:
+    title, text = ORDINARY[0], ORDINARY[3]
+    tokens, pair = ours.document(Document("d", {"title": (title,), "text": (text,)})), bert(title, text)
+    assert tokens.ids.tolist() == pair.input_ids
+    assert tokens.field_ids.tolist() == pair.token_type_ids
+
+
+def test_a_literal_special_in_the_text_is_text(ours: Preprocessor, bert: BertTokenizer) -> None:
+    """The one difference, on purpose: nobody can end a field or hide a word by typing "[SEP]"."""
+    ids = ours.query("bees [SEP] [PAD] home").ids
+    assert np.count_nonzero(ids == bert.sep_token_id) == 1
+    assert np.count_nonzero(ids == bert.pad_token_id) == 0
