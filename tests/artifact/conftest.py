@@ -30,7 +30,6 @@ def artifact(tmp_path: Path) -> Path:
 
 
 def flip(path: Path, position: int) -> None:
-    """Changes one bit of the byte at a position of a file."""
     data = bytearray(path.read_bytes())
     data[position] ^= 1
     path.write_bytes(data)

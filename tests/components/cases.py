@@ -223,7 +223,6 @@ def verified(segment: Segment) -> Segment:
 
 
 def files_of(folder: Path, component: AnyComponent) -> dict[str, bytes]:
-    """A component's own files: path -> content."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     names = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
     return {name: path.read_bytes() for name, path in names.items() if name.startswith(component.paths)}
@@ -258,7 +257,6 @@ class Case:
     shared: dict[str, Any]  # what tests of the same kind have made
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What is made once for all components."""
         if name not in self.shared:
             self.shared[name] = make()
         return self.shared[name]
@@ -296,7 +294,6 @@ class Case:
 
 
 def needs_of(component: AnyComponent) -> set[str]:
-    """Names of all that a component needs, and of what those need."""
     names = set(component.needs)
     for other in COMPONENTS:
         if other.name in component.needs:

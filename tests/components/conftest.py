@@ -50,7 +50,6 @@ def made_versions(tmp_path_factory: pytest.TempPathFactory, learned_model: Path)
 def file_case(
     request: pytest.FixtureRequest, made_versions: Callable[[str], Versions], tmp_path: Path
 ) -> FileCase:
-    """A component in versions of a kind of index: `(kind, name of the component)`."""
     kind, name = request.param
     return FileCase(next(each for each in COMPONENTS if each.name == name), made_versions(kind), tmp_path)
 

@@ -73,7 +73,6 @@ NEW = [
 
 
 def document_of(record: Mapping[str, Any]) -> Document:
-    """A record as it is stored."""
     fields = {name: (record[name],) for name in ("title", "text")}
     metadata = {name: record[name] for name in record if name not in ("_id", *fields)}
     return Document(record["_id"], fields, metadata)

@@ -1,6 +1,6 @@
 """What each component answers about every document, to the bit, and told by ids: rows differ between an index and its rebuild."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,9 +207,3 @@ PROBES: dict[str, Callable[[Seen], Any]] = {
     "vectors": _vectors,
 }
 """Name of a component -> its answers; who adds a component adds its own."""
-
-
-def answers(view: View, names: Sequence[str]) -> dict[str, Any]:
-    """The answers of some components."""
-    seen = Seen.of(view)
-    return {name: PROBES[name](seen) for name in names}

@@ -32,7 +32,6 @@ class StoredSegments(Segments):
     assert_alike = staticmethod(assert_alike)
 
     def base(self, held: Sequence[Document], **changed: Any) -> Segment:
-        """As `Segments.base`, moved to the server."""
         return stored(super().base(held, **changed), self.address)
 
 
@@ -44,13 +43,11 @@ def stored(base: Segment, address: str) -> Segment:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of a Milvus Lite file."""
     return f"milvus://{tmp_path_factory.mktemp('lite') / 'rows.db'}"
 
 
 @pytest.fixture(scope="module")
 def shared() -> dict[str, dict[str, Any]]:
-    """What the tests of a kind have made."""
     return {}
 
 
@@ -58,7 +55,6 @@ def shared() -> dict[str, dict[str, Any]]:
 def case(
     request: pytest.FixtureRequest, world: World, address: str, shared: dict[str, dict[str, Any]]
 ) -> Case:
-    """A component in a kind of index: `(kind, name of the component)`."""
     kind, name = request.param
     local, _ = world(kind)
     component = next(each for each in COMPONENTS if each.name == name)

@@ -43,9 +43,7 @@ Words = NDArray[np.int32]
 class Lengths(Protocol):
     """How many words documents have; safe to read from many threads."""
 
-    def read(self, rows: NDArray[np.int64]) -> Words:
-        """Words of rows, int64 [m] -> int32 [m]."""
-        ...
+    def read(self, rows: NDArray[np.int64]) -> Words: ...
 
 
 class StoredLengths:
@@ -148,7 +146,6 @@ class TestFiles(Files):
 
 
 def counted(index: Index) -> dict[str, int]:
-    """What it must say, worked out of the stored documents."""
     return {
         document.id: sum(len(text.split()) for texts in document.fields.values() for text in texts)
         for document in index[STORED_FIELDS].scan()

@@ -35,7 +35,6 @@ class Version:
 
     @cached_property
     def index(self) -> Index:
-        """Opened once."""
         return Index.open(self.folder)
 
 
@@ -73,7 +72,6 @@ class Edited:
         self._manifest = read_manifest(folder, "index")
 
     def names(self, component: AnyComponent, below: str = "") -> list[str]:
-        """The files of a component in the base, or in the delta."""
         starts = tuple(below + path for path in (*component.paths, *component.stays))
         return sorted(name for name in self._manifest.files if name.startswith(starts))
 
@@ -84,7 +82,6 @@ class Edited:
         agrees: bool,
         counts: Mapping[str, int] | None = None,  # of the manifest, in place of its own; None: they stay
     ) -> None:
-        """Writes files anew."""
         records = dict(self._manifest.files)
         for name, content in files.items():
             self._set(self.folder / name, content)
@@ -97,7 +94,6 @@ class Edited:
             self._set(self.folder / MANIFEST_FILE, manifest.to_bytes())
 
     def mend(self, files: Mapping[str, bytes | None]) -> None:
-        """Takes a change back."""
         for name in (*files, MANIFEST_FILE):
             (self.folder / name).unlink(missing_ok=True)
             if (self.version.folder / name).is_file():

@@ -36,7 +36,6 @@ def differences(
     tolerance: Tolerance,  # place -> how far numbers with a fraction may be apart there
     place: str,  # what is compared, as corpus/state/section/name and so on
 ) -> Iterator[str]:
-    """One line for each difference."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         compare = _hits if place.endswith("/hits") and tolerance is not exact else _members
         yield from compare(wanted, found, tolerance, place)
@@ -199,7 +198,6 @@ def kept(states: Json) -> Json:
 
 
 def load(path: Path) -> Json:
-    """What `save` wrote."""
     return spread(json.loads(path.read_bytes()))
 
 

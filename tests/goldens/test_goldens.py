@@ -18,7 +18,6 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Json:
-    """Everything about every corpus."""
     return whole(tmp_path_factory.mktemp("goldens"))
 
 

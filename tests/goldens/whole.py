@@ -59,7 +59,6 @@ def _states(corpus: Corpus, model: Path, work: Path) -> Iterator[tuple[str, Json
 
 
 def _run(work: Path, *command: str) -> Json:
-    """The report that a command writes."""
     printed = str(work / "printed")
     ended = CliRunner().invoke(app, [*command, "--index-root", str(work / "index"), "--json", printed])
     assert ended.exit_code == 0, ended.output

@@ -2,8 +2,8 @@
 
 import re
 import shutil
-import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -76,17 +76,6 @@ def test_tf_is_what_the_weight_was_worked_out_from_and_idf_the_tables(
     assert {term.field for term in asked.terms} == {"query"}
 
 
-def test_explaining_many_documents_explains_each(explainer: Explainer, documents: list[Document]) -> None:
-    for document, found in zip(documents, explainer.explain_documents(documents), strict=True):
-        alone = explainer.explain_document(document)
-        np.testing.assert_allclose(found.vector, alone.vector, atol=1e-6)
-        # Of equal attention either word may come first.
-        assert {(term.field, term.word): term.attention for term in found.terms} == pytest.approx(
-            {(term.field, term.word): term.attention for term in alone.terms}, abs=1e-6
-        )
-    assert explainer.explain_documents([]) == []
-
-
 def test_leaving_a_word_out_is_encoding_the_query_without_it(
     model: Model, explainer: Explainer, documents: list[Document]
 ) -> None:
@@ -139,19 +128,13 @@ def test_attended_words_are_summed_over_fields_without_punctuation(
 def test_towers_are_opened_on_the_first_request_once(model: Model) -> None:
     lazy = Explainer(model.folder, model.preprocessor)
     assert not lazy.is_open
-    found: list[Explanation] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(lazy.explain_query("honey bees"))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lazy.explain_query, ["honey bees"] * 8))
+    assert all(np.array_equal(one.vector, found[0].vector) for one in found)
     assert not lazy.is_open, "the other tower still lies in the folder alone"
+    assert lazy.explain_documents([]) == []
     lazy.explain_document(Document("d", {"title": ("bees",)}))
     assert lazy.is_open
-    assert len(found) == 8
-    assert all(np.array_equal(one.vector, found[0].vector) for one in found)
 
 
 def test_a_graph_that_is_missing_damaged_or_plain_is_named(model: Model, tmp_path: Path) -> None:

@@ -142,7 +142,6 @@ def changed(toy_index: Path, toy_model: Path, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def opened(changed: IndexRoot) -> Callable[..., Index]:
-    """Opens version 0 (the base), 1 or 2."""
     return lambda number, **how: Index.open(changed.folder(changed.versions()[number]), **how)
 
 

@@ -89,7 +89,6 @@ def nothing() -> None: ...
 
 
 def left(index: Index, text: str, among: Sequence[str] | None = None) -> set[str]:
-    """The documents that the constraints of a query leave."""
     reading, allowed = analyze_query(index, text, syntax="auto"), None
     if among is not None:
         mask = np.zeros(index.view.rows.documents, np.bool_)
@@ -188,7 +187,6 @@ class Impacts:
 def expected(
     documents: list[set[str]], words: list[str], known: list[str], match: str, others: Others
 ) -> set[int]:
-    """Rows that match through words."""
 
     def holds(held: set[str], word: str) -> bool:
         return word in held or any(set(other) <= held for other in others.get(word, ()))

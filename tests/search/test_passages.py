@@ -43,7 +43,6 @@ def cutter(toy_model: Path) -> PassageCutter:
 
 @pytest.fixture
 def folder(tmp_path: Path, cutter: PassageCutter) -> Path:
-    """A written map."""
     build_passages(DOCUMENTS, cutter, tmp_path)
     return tmp_path / "passages"
 

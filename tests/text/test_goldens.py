@@ -39,7 +39,6 @@ class GivenIdf(WordWeigher):
         self.idfs = idfs
 
     def idf(self, word: str) -> float:
-        """The given value, or that of an unseen word."""
         return self.idfs.get(word, 15.3)
 
 
