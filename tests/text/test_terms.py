@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.errors import FormatError
+from glow.errors import ConfigError, FormatError
 from glow.text import TermCounter, TermTable, select_terms
 from glow.text.terms import MAX_WORD_CHARACTERS
 
@@ -75,6 +75,8 @@ def test_the_rarest_words_are_dropped_and_counted() -> None:
         "onceb": 1,
     }  # of equals the smaller stay
     assert found.dropped_words == 6
+    with pytest.raises(ConfigError, match="max_words"):
+        TermCounter(0)
 
 
 def test_memory_is_bounded_and_frequent_words_stay_exact() -> None:
@@ -179,6 +181,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "offsets cut": lambda folder: os.truncate(path := folder / "offsets.npy", path.stat().st_size - 3),
     "offsets not from 0": lambda folder: np.save(folder / "offsets.npy", np.full(6, 139, np.int64)),
     "dfs garbage": lambda folder: (folder / "dfs.npy").write_bytes(b"garbage" * 20),
+    "dfs an archive": lambda folder: np.savez((folder / "dfs.npy").open("wb"), a=np.zeros(5, np.uint32)),
     "dfs pickled": lambda folder: np.save(folder / "dfs.npy", np.array([{}] * 5), allow_pickle=True),
     "dfs of another type": lambda folder: np.save(folder / "dfs.npy", np.ones(5)),
     "dfs too short": lambda folder: np.save(folder / "dfs.npy", np.ones(4, np.uint32)),
