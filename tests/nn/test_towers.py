@@ -1,5 +1,7 @@
 """Towers: equality with BERT, what is shared and what is not, padding, pooling."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,8 @@ from torch import Tensor, nn
 from glow.encoders import distance_rows
 from glow.errors import ConfigError
 from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, load_weights, minilm_folder
-from glow.nn.bert import init_tower
-from glow.nn.towers import Tower
 from glow.schema import FieldSchema
+from tests.training.conftest import write_bert
 
 SCHEMA = FieldSchema.preset("glow-default")
 SMALL = TowerConfig(vocabulary=60, hidden=24, layers=2, heads=4, intermediate=48)
@@ -26,17 +27,21 @@ def batch(rows: int = 3, length: int = 11, vocabulary: int = 60) -> tuple[Tensor
     return ids, mask, torch.zeros_like(ids), torch.ones(rows, length)
 
 
-@pytest.mark.parametrize("layers", [range(6), (0, 2, 4)])
-def test_with_weights_of_one_a_tower_equals_bert(layers: range | tuple[int, ...]) -> None:
+@pytest.fixture
+def small_bert(tmp_path: Path, toy_model: Path) -> Path:
+    return write_bert(tmp_path, toy_model / "vocab.txt")
+
+
+def test_with_weights_of_one_a_tower_equals_bert() -> None:
     """Against `transformers`' BertModel with the same weights, last hidden states, below 1e-5."""
     from transformers import BertModel
 
-    folder = minilm_folder()
+    folder, layers = minilm_folder(), (0, 2, 4)
     bert = BertModel.from_pretrained(folder, attn_implementation="eager").eval()
     bert.encoder.layer = nn.ModuleList(bert.encoder.layer[index] for index in layers)
     config = bert_config(folder, layers=len(layers), dropout=0.0)
     towers = TwoTowers(config, SCHEMA).eval()
-    init_from_bert(towers, folder, list(layers))
+    init_from_bert(towers, folder, layers)
     ids, mask, field_ids, weights = batch(length=20, vocabulary=30_000)
     with torch.no_grad():
         expected = bert(input_ids=ids, attention_mask=mask).last_hidden_state
@@ -159,24 +164,20 @@ def test_weighted_pooling_is_a_mean_weighted_by_a_power_of_w(
     assert is_plain == ("weight_form" in changes)
 
 
-def test_layers_are_taken_in_the_order_asked_for() -> None:
-    folder = minilm_folder()
-    weights = load_weights(folder)
-    config = bert_config(folder, layers=2)
-    tower = Tower(config, nn.Embedding(config.vocabulary, config.hidden), 64, 1)
-    init_tower(tower, weights, (5, 1))
-    name = "encoder.layer.{}.intermediate.dense.weight"
-    assert np.array_equal(tower.layers[0].inner.weight.detach(), weights[name.format(5)])
-    assert np.array_equal(tower.layers[1].inner.weight.detach(), weights[name.format(1)])
+def test_layers_are_taken_in_the_order_asked_for(small_bert: Path) -> None:
+    towers, weights = TwoTowers(bert_config(small_bert, layers=2), SCHEMA), load_weights(small_bert)
+    init_from_bert(towers, small_bert, (1, 0))
+    for layer, number in zip(towers.query.layers, (1, 0), strict=True):
+        expected = weights[f"encoder.layer.{number}.intermediate.dense.weight"]
+        assert np.array_equal(layer.inner.weight.detach(), expected)
 
 
-def test_a_wrong_number_of_layers_and_an_absent_layer_are_refused() -> None:
-    folder = minilm_folder()
-    towers = TwoTowers(bert_config(folder, layers=1), SCHEMA)
+def test_a_wrong_number_of_layers_and_an_absent_layer_are_refused(small_bert: Path) -> None:
+    towers = TwoTowers(bert_config(small_bert, layers=1), SCHEMA)
     with pytest.raises(ConfigError, match=r"2 layers chosen .* the query tower has 1"):
-        init_from_bert(towers, folder, (0, 1))
+        init_from_bert(towers, small_bert, (0, 1))
     with pytest.raises(ConfigError, match=r"no encoder\.layer\.9"):
-        init_from_bert(towers, folder, (9,))
+        init_from_bert(towers, small_bert, (9,))
 
 
 def test_gains_on_the_row_side_are_refused() -> None:

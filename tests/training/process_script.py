@@ -1,4 +1,4 @@
-"""What each process of tests/training/test_processes.py runs: `process_script.py CONFIG DATA BERT OUT`.
+"""What each process of tests/training/test_processes.py runs: `process_script.py OUT DATA BERT`.
 
 Processes start from different parameters on purpose. Each leaves its averaged gradients, its batches, and digests of its
 parameters before and after the run.
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
+from glow.cli import app
 from glow.nn import TwoTowers, bert_config
 from glow.options import read_toml
 from glow.text import Preprocessor, WordPieces
@@ -50,9 +52,12 @@ def save_gradients(trial: Trial, own: Processes, out: Path) -> None:
 
 
 def main() -> None:
-    config = TrainConfig.model_validate(read_toml(Path(sys.argv[1])))
-    data, bert, out = (Path(name) for name in sys.argv[2:5])
-    own = Processes("cpu")
+    """Runs the commands of calls.json, then a whole training, then takes one gradient."""
+    out, data, bert = (Path(name) for name in sys.argv[1:4])
+    for call in json.loads((out / "calls.json").read_bytes()):
+        done = CliRunner().invoke(app, call)
+        assert done.exit_code == 0, done.output
+    config, own = TrainConfig.model_validate(read_toml(out / "two.toml")), Processes("cpu")
     trial = make_trial(config, data, bert, out / "run", own.index)
     report = {"before": parameters_hash(trial.loss), "steps": len(trial.run())}
     report["after"] = parameters_hash(trial.loss)

@@ -164,8 +164,11 @@ def test_a_finished_run_is_left_as_it_is_and_a_checkpoint_that_is_gone_is_made(
     assert run(name, tell=lambda progress: pytest.fail("trains again")) == json.loads(json.dumps(report))
     assert written() == before
     # A stop between the last step and the checkpoint, whose losses are not kept, leaves no loss of 0.
+    last = read_metrics(out.with_name("out.run"))[-1]["loss"]
+    (out / "report.json").write_text("{}", encoding="utf-8")  # as another run's
+    assert run(name)["final_loss"] == last
     shutil.rmtree(out)
-    assert run(name)["final_loss"] == read_metrics(out.with_name("out.run"))[-1]["loss"]
+    assert run(name)["final_loss"] == last
 
 
 @pytest.mark.parametrize("name", RUNS | OTHERS)

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +26,7 @@ from tests.training.process_script import make_trial
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("process_script.py")
 LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-CONFIG = """
+TOWERS = """
 name = "two"
 [towers]
 init_layers = [0, 1]
@@ -37,24 +39,75 @@ precision = "fp32"
 [watch]
 steps = 4
 """
-
-
-def launch(*arguments: str | Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *LAUNCH, *map(str, arguments)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+ENCODER = """
+kind = "pretraining"
+name = "encoder"
+[pretraining]
+length = 16
+sequences = 4
+specials = 2
+[encoder]
+init_layers = [0, 1]
+[optimizer]
+batch_tokens = 128
+steps = 4
+precision = "fp32"
+"""
+STAGES = """
+kind = "reranker"
+[cross]
+init_layers = [0, 1]
+dropout = 0.0
+[objective]
+negatives = 2
+depth = 10
+[optimizer]
+batch_size = 8
+max_steps = 2
+precision = "fp32"
+[[stage]]
+name = "first"
+[[stage]]
+name = "stages"
+"""
+CONFIGS = {"two": TOWERS, "encoder": ENCODER, "stages": STAGES}
 
 
 @pytest.fixture(scope="module")
-def left(collection_folder: Path, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what both processes of the script left."""
+def left(
+    collection_folder: Path,
+    run_file: Path,
+    toy_corpus: Path,
+    bert_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The folder of what both processes of the script left: three commands' checkpoints, and the script's own run."""
     out = tmp_path_factory.mktemp("left")
-    (out / "two.toml").write_text(CONFIG, encoding="utf-8")
-    launch(SCRIPT, out / "two.toml", collection_folder, bert_folder, out)
+    for name, text in CONFIGS.items():
+        (out / f"{name}.toml").write_text(text, encoding="utf-8")
+    pairs, hits = ("--data", collection_folder), ("--candidates", run_file)
+    # `auto` must find the other process on a machine without a GPU as well; where there is one, gloo is asked for.
+    device = "cpu" if torch.cuda.is_available() else "auto"
+    calls = [
+        ("train", "two", *pairs, "--dev", collection_folder, "--device", device),
+        ("pretrain", "encoder", "--corpus", toy_corpus, "--device", "cpu"),
+        ("train", "stages", *pairs, *hits, "--device", "cpu"),
+    ]
+    written = [command_of(out, bert_folder, *call) for call in calls]
+    (out / "calls.json").write_text(json.dumps(written), encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    launch = [sys.executable, *LAUNCH, SCRIPT, out, collection_folder, bert_folder]
+    done = subprocess.run(
+        launch, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
     return out
+
+
+def command_of(out: Path, bert_folder: Path, verb: str, name: str, *files: object) -> list[str]:
+    config, checkpoint = out / f"{name}.toml", out / f"{name}.checkpoint"
+    call = (verb, "--config", config, "--out", checkpoint, "--init", bert_folder, *files)
+    return [str(part) for part in call]
 
 
 def test_both_processes_share_pairs_and_end_with_equal_weights_whatever_they_started_from(left: Path) -> None:
@@ -94,58 +147,27 @@ def test_the_averaged_gradient_is_that_of_the_mean_loss(
         torch.testing.assert_close(gradient, expected / 2, atol=1e-6, rtol=1e-4)
 
 
-def test_the_command_writes_one_checkpoint(
-    left: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "load", "steps"),
+    [("two", load_checkpoint, 16), ("encoder", load_pretrained, 4), ("stages", load_reranker, 2)],
+)
+def test_a_command_writes_one_checkpoint(
+    name: str, load: Callable[[Path], Any], steps: int, left: Path
 ) -> None:
-    out = tmp_path / "checkpoint"
-    files = [
-        "--config",
-        left / "two.toml",
-        "--data",
-        collection_folder,
-        "--dev",
-        collection_folder,
-        "--out",
-        out,
-    ]
-    # `auto` must find the other process on a machine without a GPU as well; where there is one, gloo is asked for.
-    device = "cpu" if torch.cuda.is_available() else "auto"
-    launch("-m", "glow", "train", *files, "--init", bert_folder, "--device", device)
-    report = load_checkpoint(out).report
-    assert (report["processes"], report["steps"]) == (2, 16)
-    assert [row["step"] for row in read_metrics(tmp_path / "checkpoint.run")] == [4, 8, 10, 12, 16]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "checkpoint.run"]
+    """Stages wait for the checkpoint before them."""
+    report = load(left / f"{name}.checkpoint").report
+    assert (report["processes"], report["steps"]) == (2, steps)
+    assert read_metrics(left / f"{name}.checkpoint.run")[-1]["step"] == steps
+    made = {path.name.removeprefix(f"{name}.") for path in left.glob(f"{name}.*")}
+    assert made - {"checkpoint.stages"} == {"toml", "checkpoint", "checkpoint.run"}
 
 
-def test_pre_training_in_two_processes_leaves_one_checkpoint_and_is_another_run_than_in_one(
-    toy_corpus: Path, bert_folder: Path, tmp_path: Path
+def test_a_run_of_two_processes_is_another_than_in_one(
+    left: Path, toy_corpus: Path, bert_folder: Path
 ) -> None:
-    path, out = tmp_path / "two.toml", tmp_path / "two"
-    path.write_text(
-        'kind = "pretraining"\nname = "two"\n[pretraining]\nlength = 16\nsequences = 4\nspecials = 2\n[encoder]\ninit_layers = [0, 1]\n'
-        '[optimizer]\nbatch_tokens = 128\nsteps = 4\nprecision = "fp32"\n'
-    )
-    files = ["--config", path, "--corpus", toy_corpus, "--init", bert_folder, "--out", out, "--device", "cpu"]
-    launch("-m", "glow", "pretrain", *files)
-    report = load_pretrained(out).report
-    assert (report["processes"], report["steps"]) == (2, 4)
-    alone = CliRunner().invoke(app, ["pretrain", *map(str, files)])
+    call = command_of(left, bert_folder, "pretrain", "encoder", "--corpus", toy_corpus, "--device", "cpu")
+    alone = CliRunner().invoke(app, call)
     assert alone.exit_code == MismatchError.exit_code, alone.output
-
-
-def test_stages_of_a_re_ranker_wait_for_the_checkpoint_before_them(
-    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "stages.toml"
-    cross = "kind = 'reranker'\n[cross]\ninit_layers = [0, 1]\ndropout = 0.0\n[objective]\nnegatives = 2\ndepth = 10\n"
-    steps = '[optimizer]\nbatch_size = 8\nmax_steps = 2\nprecision = "fp32"\n'
-    file.write_text(
-        cross + steps + '[[stage]]\nname = "first"\n[[stage]]\nname = "second"\n', encoding="utf-8"
-    )
-    files = ["--config", file, "--data", collection_folder, "--candidates", run_file, "--init", bert_folder]
-    launch("-m", "glow", "train", *files, "--out", tmp_path / "out", "--device", "cpu")
-    report = load_reranker(tmp_path / "out").report
-    assert (report["processes"], report["steps"]) == (2, 2)
 
 
 def test_fewer_batches_than_processes_are_refused(

@@ -160,8 +160,8 @@ def test_minutes_become_steps_that_a_resumed_run_keeps_and_those_that_are_timed_
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trained(recipe(minutes=0.005), tmp_path / "run", tell)
-    resumed = trained(recipe(minutes=0.005), tmp_path / "run", tell)
+        trained(recipe(minutes=0.002), tmp_path / "run", tell)
+    resumed = trained(recipe(minutes=0.002), tmp_path / "run", tell)
     (found,) = steps
     assert found == read_metrics(tmp_path / "run")[-1]["step"] != STEPS
     assert equal(resumed, trained(recipe(data=Numbers(found)), tmp_path / "counted"))
