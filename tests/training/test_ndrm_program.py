@@ -10,6 +10,7 @@ import torch
 from glow.text import WordPieces
 from glow.training.data import Collection
 from research.ndrm import (
+    GRADES,
     Options,
     TermCollection,
     _documents,
@@ -59,7 +60,11 @@ def test_full_retrieval_and_re_ranking_give_the_same_scores(terms: TermCollectio
                 np.testing.assert_allclose(found[query][1], scores, rtol=1e-4, atol=1e-4)
 
 
-def test_the_second_document_of_a_query_is_not_relevant(terms: TermCollection) -> None:
+def test_the_second_document_of_a_query_is_not_relevant_and_worth_more_than_random_ones(
+    terms: TermCollection,
+) -> None:
+    """Weak supervision: a relevant document, one of BM25's hundred, two random ones (section 5.3)."""
+    assert GRADES == (2.0, 1.0, 0.0, 0.0)
     random = np.random.default_rng(0)
     for query, relevant in enumerate(terms.collection.relevant[:20]):
         other = next(row for row in range(len(terms.documents)) if row not in relevant)
