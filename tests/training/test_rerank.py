@@ -11,7 +11,7 @@ import torch
 from glow.collection import read_qrels
 from glow.errors import ConfigError, MismatchError
 from glow.evaluation import evaluate
-from glow.nn import Compressor, CrossConfig, CrossEncoder, Side
+from glow.nn import Compressor, CrossConfig, CrossEncoder, Side, load_weights
 from glow.options import merged
 from glow.text import Preprocessor, WordPieces
 from glow.training import Given, train
@@ -160,6 +160,8 @@ def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it_w
     first = trains(given, places[0], config(cross={"compressed": 0}))
     second = trains(given, places[1], config(objective={"kind": "attention"}), init=places[0])
     assert second.report["steps"] == 8
+    words = load_weights(given.init)["embeddings.word_embeddings.weight"]
+    assert np.array_equal(first.model.words.weight.detach(), words), "train_words is off"
     before, after = (each.model.state_dict() for each in (first, second))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split(".")[0] for name in after.keys() - before.keys()} == {"compressor"}
