@@ -1,7 +1,6 @@
 """A service that is written to, and stores with a namespace of their own in it."""
 
 import hashlib
-import json
 import subprocess
 import sys
 import uuid
@@ -12,7 +11,7 @@ import pytest
 from glow.adapters import GlowStore
 from glow.artifact import default_model
 from tests.attacks.harness import ROOT, serving
-from tests.made_index import made
+from tests.made_index import made, write
 
 KEY = "a-key-for-writing"
 FIRST = [
@@ -25,20 +24,10 @@ FIRST = [
 @pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("adapters")
-    source = folder / "first.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in FIRST))
-    root = made(default_model(), source, folder / "index", index="flat")
+    root = made(default_model(), write(folder / "first.jsonl", FIRST), folder / "index", index="flat")
     flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--workers", "1")
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "ingest",
-        "--index-root",
-        str(root.path),
-        "--poll-interval-s",
-        "0.05",
-    ]
+    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path)]
+    command += ["--poll-interval-s", "0.05"]
     with (
         serving(root.path, *flags) as running,
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ingest,

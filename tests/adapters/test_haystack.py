@@ -41,11 +41,10 @@ class TestGlowDocumentStore(CountDocumentsTest, WriteDocumentsTest, DeleteDocume
             document_store.write_documents([document], DuplicatePolicy.NONE)
 
     def test_filters(self, document_store: DocumentStore) -> None:
-        made = [
-            Document(id=str(number), content=f"a note, {number}", meta={"number": number})
-            for number in range(5)
-        ]
-        document_store.write_documents(made)
+        numbers = range(5)
+        document_store.write_documents(
+            [Document(id=str(each), content=f"a note, {each}", meta={"number": each}) for each in numbers]
+        )
         found = document_store.filter_documents({"field": "meta.number", "operator": ">=", "value": 3})
         assert sorted(each.id for each in found) == ["3", "4"]
 
@@ -64,26 +63,21 @@ def test_a_pipeline_finds(service: str) -> None:
     assert GlowDocumentStore.from_dict(saved).count_documents() == 3
 
 
+GERMAN = {"field": "meta.lang", "operator": "==", "value": "de"}
+EITHER = {"field": "meta.lang", "operator": "in", "value": ["de", "en"]}
+
+
 @pytest.mark.parametrize(
     ("filters", "titles"),
     [
-        ({"field": "meta.lang", "operator": "==", "value": "de"}, {"Dampfloks"}),
+        (GERMAN, {"Dampfloks"}),
         ({"field": "meta.lang", "operator": "not in", "value": ["de"]}, {"How bees find home", "Owls"}),
         ({"field": "meta.lang", "operator": "==", "value": None}, set()),
         ({"field": "meta.lang", "operator": "!=", "value": "en"}, {"Dampfloks"}),
         ({"lang": "de"}, {"Dampfloks"}),
         ({"field": "lang", "eq": "de"}, {"Dampfloks"}),
         (
-            {
-                "operator": "OR",
-                "conditions": [
-                    {"field": "meta.lang", "operator": "==", "value": "de"},
-                    {
-                        "operator": "NOT",
-                        "conditions": [{"field": "meta.lang", "operator": "in", "value": ["de", "en"]}],
-                    },
-                ],
-            },
+            {"operator": "OR", "conditions": [GERMAN, {"operator": "NOT", "conditions": [EITHER]}]},
             {"Dampfloks"},
         ),
     ],

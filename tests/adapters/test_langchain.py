@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
 from langchain_tests.integration_tests import RetrieversIntegrationTests, VectorStoreIntegrationTests
 
 from glow.adapters import GlowStore
@@ -44,37 +43,25 @@ class TestGlowRetriever(RetrieversIntegrationTests):
 
 def test_what_is_found_has_its_fields(documents: GlowStore) -> None:
     (found,) = GlowRetriever(store=documents, k=1).invoke("how do bees find home")
-    assert found == Document(
-        id="bees",
-        page_content="Honey bees find home by the sun.",
-        metadata={"lang": "en", "title": "How bees find home", "url": "https://example.org/bees"},
-    ) or found.id.endswith("bees")
-    german = GlowRetriever(store=documents, k=3, filter={"field": "lang", "eq": "de"}).invoke("bees")
-    assert [each.metadata["lang"] for each in german] == ["de"]
+    assert found.page_content == "Honey bees find home by the sun."
+    metadata = {"lang": "en", "title": "How bees find home", "url": "https://example.org/bees"}
+    assert metadata.items() <= found.metadata.items()
 
 
-def test_a_filter_may_be_values_by_field(documents: GlowStore) -> None:
+def test_a_filter_may_be_values_by_field_or_the_services(documents: GlowStore) -> None:
     def found(wanted: dict[str, Any]) -> list[str | None]:
-        return [
-            each.metadata["title"]
-            for each in GlowRetriever(store=documents, k=9, filter=wanted).invoke("bees")
-        ]
+        hits = GlowRetriever(store=documents, k=9, filter=wanted).invoke("bees")
+        return [each.metadata["title"] for each in hits]
 
-    assert found({"lang": "de"}) == ["Dampfloks"]
+    assert found({"lang": "de"}) == found({"field": "lang", "eq": "de"}) == ["Dampfloks"]
     assert len(found({"lang": ["de", "en"]})) == 3
     assert found({"lang": "en", "namespace": "nobody's"}) == []
 
 
 def test_a_store_from_texts(service: str) -> None:
-    store = GlowVectorStore.from_texts(
-        ["a lynx in the snow", "a ship at sea"],
-        None,
-        [{"n": 1}, {"n": 2}],
-        ids=["a", "b"],
-        url=service,
-        write_key=KEY,
-        namespace="texts",
-    )
+    texts, metadata = ["a lynx in the snow", "a ship at sea"], [{"n": 1}, {"n": 2}]
+    place = {"url": service, "write_key": KEY, "namespace": "texts"}
+    store = GlowVectorStore.from_texts(texts, None, metadata, ids=["a", "b"], **place)
     ((found, score),) = store.similarity_search_with_score("lynx", k=1)
     assert (found.id, found.metadata) == ("a", {"n": 1}) and score > 0
     with GlowClient(service) as client:
@@ -101,10 +88,6 @@ async def test_relevance_is_traded_for_difference(new_store: Callable[[], GlowSt
     query = "how do bees find home"
     assert {each.id for each in store.similarity_search(query, k=2)} == {"a", "b"}
     assert "c" in {each.id for each in store.max_marginal_relevance_search(query, k=2, lambda_mult=0.2)}
-    assert {each.id for each in store.max_marginal_relevance_search(query, k=2, lambda_mult=1.0)} == {
-        "a",
-        "b",
-    }
     retriever = store.as_retriever(search_type="mmr", search_kwargs={"k": 2, "lambda_mult": 0.2})
     assert len(retriever.invoke(query)) == 2
 

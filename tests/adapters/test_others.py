@@ -1,25 +1,20 @@
-"""LlamaIndex and MCP with their real packages, against a running service."""
+"""LlamaIndex with its real packages, stores, and the programs of the page, against a running service."""
 
 import asyncio
-import os
-import sys
-import time
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import MetadataFilters
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from glow.adapters import GlowStore
 from glow.adapters.llama_index import GlowLlamaRetriever, add_nodes, delete_nodes
-from glow.adapters.mcp import make_server
-from glow.client import GlowClient
+from glow.artifact import default_model
 from glow.errors import ConfigError
-from tests.attacks.harness import ROOT
-from tests.slow_peer import SlowPeer
+from tests.attacks.harness import ROOT, serving
+from tests.made_index import made
 
 
 def test_llama_index_writes_and_finds(new_store: Callable[[], GlowStore]) -> None:
@@ -62,54 +57,24 @@ def test_stores_are_apart_and_cannot_write_without_a_key(
     assert documents.get("nobody") is None
 
 
-async def asked(url: str, calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[str], list[Any]]:
-    """The tools of `glow mcp`, and what they answer."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "glow", "mcp", "--url", url], cwd=str(ROOT), env=environment
-    )
-    async with Client(stdio_client(server)) as client:
-        tools = [tool.name for tool in (await client.list_tools()).tools]
-        return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+# The programs of docs/client.md.
+
+PAGE = ROOT / "docs" / "client.md"
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
-def test_an_agent_searches_reads_and_counts(service: str) -> None:
-    filtered = {"query": "home or night", "filter": {"field": "namespace", "eq": "docs"}, "top_k": 2}
-    tools, answers = asyncio.run(
-        asked(
-            service,
-            [
-                ("search", {"query": "how do bees find home", "top_k": 1}),
-                ("search", filtered),
-                ("get_document", {"id": "owls"}),
-                ("facets", {"fields": ["lang"]}),
-                ("get_document", {"id": "nobody"}),
-            ],
-        )
-    )
-    assert tools == ["search", "get_document", "facets"]
-    best, two, document, counts, missing = answers
-    assert best.structured_content["hits"][0]["id"] == "bees"
-    assert len(two.structured_content["hits"]) == 2
-    assert document.structured_content["fields"]["title"] == ["Owls"]
-    assert counts.structured_content["lang"]["en"] >= 2
-    assert missing.is_error and "nobody" in missing.content[0].text
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service with the documents that the pages name."""
+    source = PAGE.parent / "examples" / "documents.jsonl"
+    with serving(made(default_model(), source, tmp_path_factory.mktemp("index")).path) as running:
+        yield running.url
 
 
-def test_a_slow_service_and_a_call_that_cannot_be_are_told_to_the_agent(service: str) -> None:
-    async def test(peer: SlowPeer) -> None:
-        with GlowClient(peer.url, timeout_s=1.0) as client:
-            async with Client(make_server(client)) as agent:
-                refused = await agent.call_tool("get_document", {"id": "a/../b"})
-                assert refused.is_error and "without parts '.' and '..'" in refused.content[0].text
-                with peer.slow("hang"):
-                    started = time.monotonic()
-                    calls = [agent.call_tool("search", {"query": f"bees {number}"}) for number in range(4)]
-                    for late in await asyncio.gather(*calls):
-                        assert late.is_error and "in time" in late.content[0].text
-                    assert time.monotonic() - started < 2.5
-                found = await agent.call_tool("search", {"query": "how do bees find home", "top_k": 1})
-                assert found.structured_content["hits"][0]["id"] == "bees"
-
-    with SlowPeer(int(service.rpartition(":")[2])) as peer:
-        asyncio.run(test(peer))
+def test_the_programs_of_the_page_find(examples: str, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = [program for program in PROGRAMS if "glow.adapters" in program]
+    assert len(programs) == 3
+    for program in programs:
+        assert "http://127.0.0.1:8080" in program
+        exec(program.replace("http://127.0.0.1:8080", examples), {})  # noqa: S102 - our own page
+        assert capsys.readouterr().out.startswith("['How bees find home'")

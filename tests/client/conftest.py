@@ -1,12 +1,12 @@
 """A real HTTP server that answers by a script, and both clients behind one face."""
 
 import asyncio
+import copy
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -27,29 +27,27 @@ ANSWER: dict[str, Any] = {
 
 @dataclass
 class Reply:
-    """What the stub does with one request.
+    """What the stub does with one request."""
 
-    Attributes:
-        status: HTTP status.
-        body: JSON to send, or bytes as they are.
-        headers: headers to add; one that is called is asked for its value when the answer is sent.
-        after_s: how long to wait first.
-        cut: close the connection after these many bytes of the body; -1 before any answer.
-    """
-
+    body: Any = field(default_factory=lambda: ANSWER)  # JSON to send, or bytes as they are
     status: int = 200
-    body: Any = None
-    headers: dict[str, str | Callable[[], str]] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
     after_s: float = 0.0
-    cut: int | None = None
+    cut: int | None = None  # close the connection after these many bytes of the body; -1 before any answer
+
+
+def problem(status: int, code: str, detail: str = "why", retry_after: str = "", **more: Any) -> Reply:
+    """A problem document."""
+    body = {"status": status, "code": code, "detail": detail, "request_id": "r7", "errors": [], **more}
+    headers = {"Content-Type": "application/problem+json"}
+    return Reply(body, status, headers | ({"Retry-After": retry_after} if retry_after else {}))
 
 
 @dataclass
 class Seen:
-    """One request that came: when by a clock that never goes back, when by the calendar, and what."""
+    """One request that came, and when."""
 
     at_s: float
-    date: datetime
     method: str
     path: str
     headers: dict[str, str]
@@ -63,12 +61,11 @@ class Stub(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.script: list[Reply] = [Reply(body=ANSWER)]
+        self.script: list[Reply] = [Reply()]
         self.seen: list[Seen] = []
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -83,22 +80,19 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = json.loads(sent) if sent else None
-        self.server.seen.append(
-            Seen(time.monotonic(), datetime.now(UTC), self.command, self.path, headers, body)
-        )
+        self.server.seen.append(Seen(time.monotonic(), self.command, self.path, headers, body))
         script = self.server.script
         reply = script.pop(0) if len(script) > 1 else script[0]
         time.sleep(reply.after_s)
         content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        self.close_connection = reply.cut is not None
         if reply.cut == -1:
-            self.close_connection = True
             return
         self.send_response(reply.status)
         for name, value in {"Content-Length": str(len(content)), **reply.headers}.items():
-            self.send_header(name, value() if callable(value) else value)
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content[: reply.cut])
-        self.close_connection = reply.cut is not None
 
     do_GET = do_POST = _answer
 
@@ -118,11 +112,8 @@ def stub() -> Iterator[Stub]:
     thread.join()
 
 
-Caller = Callable[..., Any]
-
-
 @pytest.fixture(params=["sync", "async"])
-def call(request: pytest.FixtureRequest) -> Caller:
+def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Calls one method of a new client of either kind: `call(url, "search", "bees", client={"api_key": "k"})`.
 
     Iterators come back as lists.
@@ -147,25 +138,6 @@ async def _call_async(
 
 
 @pytest.fixture
-def problem() -> Callable[..., Reply]:
-    """A problem document with this status, code and detail."""
-
-    def make(
-        status: int, code: str, detail: str = "why", headers: dict[str, Any] | None = None, **more: Any
-    ) -> Reply:
-        body = {"status": status, "code": code, "detail": detail, "request_id": "r7", "errors": [], **more}
-        return Reply(status, body, {"Content-Type": "application/problem+json", **(headers or {})})
-
-    return make
-
-
-@pytest.fixture
-def reply() -> type[Reply]:
-    """What a script is made of."""
-    return Reply
-
-
-@pytest.fixture
 def answer() -> dict[str, Any]:
     """A good search result, to change."""
-    return json.loads(json.dumps(ANSWER))
+    return copy.deepcopy(ANSWER)

@@ -3,20 +3,18 @@
 import asyncio
 import inspect
 import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 import glow.search
-from glow.client import AsyncGlowClient, BadRequestError, GlowClient, RetryPolicy, SearchResult
+from glow.client import AsyncGlowClient, BadRequestError, GlowClient, SearchResult
 from glow.client.calls import DEFAULT_CANDIDATES
 from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact, encode
 from glow.errors import ConfigError
 from glow.records import Document
-from tests.program import python
+from tests.client.conftest import Reply, problem
 
 
 def test_options_are_sent_as_given_and_those_that_are_none_are_left_out(stub: Any, call: Any) -> None:
@@ -46,7 +44,7 @@ def test_the_key_is_sent_and_never_shown(stub: Any, call: Any) -> None:
 
 
 def test_every_known_member_is_read_and_unknown_ones_are_passed_over(
-    stub: Any, call: Any, reply: Any, answer: Any
+    stub: Any, call: Any, answer: Any
 ) -> None:
     term = {"field": "query", "word": "bees", "tf": 1, "idf": 9.1, "weight": 3.2, "attention": 0.4, "new": 1}
     explanation = {
@@ -55,26 +53,20 @@ def test_every_known_member_is_read_and_unknown_ones_are_passed_over(
         "leave_one_out": [{"word": "bees", "delta": -0.2}],
         "later": {},
     }
-    told = {"word": "bees", "idf": 9.1, "weight": 3.2, "known": True}
-    answer["query"] |= {"terms": [told], "explanation": {"terms": [term]}}
+    values = [{"value": "en", "count": 12}]
+    answer["facets"] = {"lang": {"values": values, "counted": 200, "approximate": True}}
+    answer["query"]["explanation"] = {"terms": [term]}
     answer["hits"][0] |= {
-        "scores": {"dense": 0.83, "lexical": 12.5},
         "fields": {"title": "Bees", "anchor": ["one", "two"]},
-        "metadata": {"year": 2000},
         "highlights": {"text": ["… <em>bees</em> …"]},
         "explanation": explanation,
         "passage": {"field": "text", "start": 0, "end": 4, "text": "Bees"},
         "invented": [1],
     }
-    answer["facets"] = {
-        "lang": {"values": [{"value": "en", "count": 12}], "counted": 200, "approximate": True}
-    }
     answer["invented"] = {"deep": True}
-    stub.script = [reply(body=answer)]
+    stub.script = [Reply(answer)]
     result = call(stub.url, "search", "bees")
     hit = result.hits[0]
-    assert hit.scores == {"dense": 0.83, "lexical": 12.5}
-    assert hit.fields == {"title": "Bees", "anchor": ("one", "two")}
     assert (hit.values("title"), hit.values("anchor"), hit.values("nope")) == (("Bees",), ("one", "two"), ())
     assert (hit.text("title"), hit.text("anchor"), hit.text("nope")) == ("Bees", "one", "")
     assert hit.highlights == {"text": ("… <em>bees</em> …",)}
@@ -83,48 +75,27 @@ def test_every_known_member_is_read_and_unknown_ones_are_passed_over(
     lexical, deltas = (WordImpact("bees", 2.5),), (WordDelta("bees", -0.2),)
     assert hit.explanation == HitExplanation((word,), lexical=lexical, leave_one_out=deltas)
     assert result.query.explanation.terms == (word,)
-    assert result.query.terms[0].weight == 3.2
     facet = result.facets["lang"]
-    assert (facet.values[0].value, facet.values[0].count, facet.counted, facet.approximate) == (
-        "en",
-        12,
-        200,
-        True,
-    )
-    assert result.timings_ms == {"search": 0.5}
+    assert (facet.values[0].value, facet.values[0].count, facet.counted) == ("en", 12, 200)
 
 
-def test_a_batch_holds_results_and_problems_in_order(stub: Any, call: Any, reply: Any, answer: Any) -> None:
+def test_a_batch_holds_results_and_problems_in_order(stub: Any, call: Any, answer: Any) -> None:
     item = {name: answer[name] for name in ("degraded", "index", "query", "hits", "timings_ms")}
     bad = {"status": 422, "problem": {"status": 422, "code": "invalid_query", "detail": "empty"}}
     head = {"request_id": "r9", "took_ms": 2.0, "index": answer["index"]}
-    stub.script = [reply(body={**head, "results": [{"status": 200, **item}, bad]})]
+    stub.script = [Reply({**head, "results": [{"status": 200, **item}, bad]})]
     found = call(stub.url, "search_batch", ["bees", {"query": " ", "top_k": 2}])
-    good, problem = found
+    good, refused = found
     assert stub.seen[0].body == {"searches": [{"query": "bees"}, {"query": " ", "top_k": 2}]}
     assert isinstance(good, SearchResult)
     assert (good.request_id, good.took_ms) == ("r9", 2.0)
-    assert isinstance(problem, BadRequestError)
-    assert (problem.code, problem.detail) == ("invalid_query", "empty")
+    assert isinstance(refused, BadRequestError)
+    assert (refused.code, refused.detail) == ("invalid_query", "empty")
 
 
-def test_embeddings_are_read_in_the_order_of_the_texts(stub: Any, call: Any, reply: Any) -> None:
-    vectors = ((0.25, -1.0), (0.5, 0.1))
-    data = [{"object": "embedding", "index": place, "embedding": vectors[place]} for place in (0, 1)]
-    usage = {"prompt_tokens": 7, "total_tokens": 7, "truncated": [1]}
-    stub.script = [reply(body={"object": "list", "data": data, "model": "m", "usage": usage})]
-    found = call(stub.url, "embeddings", ["a", "b"], input_type="document")
-    assert stub.seen[0].body == {"input": ["a", "b"], "input_type": "document"}
-    assert found.vectors == vectors
-    assert (found.model, found.usage.total_tokens, found.usage.truncated) == ("m", 7, (1,))
-
-
-def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, reply: Any, answer: Any) -> None:
-    stub.script = [
-        reply(
-            body={"id": "a/b c?#é", "fields": {"title": "T"}, "metadata": {"n": 1}, "index": answer["index"]}
-        )
-    ]
+def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, answer: Any) -> None:
+    found = {"id": "a/b c?#é", "fields": {"title": "T"}, "metadata": {"n": 1}, "index": answer["index"]}
+    stub.script = [Reply(found)]
     assert call(stub.url, "document", "a/b c?#é") == Document("a/b c?#é", {"title": ("T",)}, {"n": 1})
     assert stub.seen[0].path == "/v1/documents/a/b%20c%3F%23%C3%A9"
     for bad in ("", "..", "a/../b", "half \ud800", "x" * 40_000):
@@ -132,23 +103,11 @@ def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, reply:
             call(stub.url, "document", bad)
 
 
-def test_a_service_that_is_not_ready_is_an_answer_and_not_an_error(
-    stub: Any, call: Any, problem: Any
-) -> None:
+def test_a_service_that_is_not_ready_is_an_answer_and_not_an_error(stub: Any, call: Any) -> None:
     stub.script = [problem(503, "not_ready", "still loading")]
     found = call(stub.url, "ready")
     assert (found.is_ready, found.reason) == (False, "still loading")
     assert len(stub.seen) == 1
-
-
-def test_info_of_a_service_without_parts_or_columns_has_none(stub: Any, call: Any, reply: Any) -> None:
-    index = {"version": "v", "model": "m", "documents": 3}
-    stub.script = [
-        reply(body={"version": "1", "index": index, "retrievers": ["dense"], "fields": [{"name": "url"}]})
-    ]
-    found = call(stub.url, "info")
-    assert (found.index.documents, found.index.components, found.index.columns) == (3, (), None)
-    assert (found.fields[0].name, found.retrievers) == ("url", ("dense",))
 
 
 def page_of(answer: Any, offset: int, size: int) -> Any:
@@ -157,9 +116,9 @@ def page_of(answer: Any, offset: int, size: int) -> Any:
 
 
 def test_pages_are_asked_for_out_of_the_same_candidates_until_one_is_not_full(
-    stub: Any, call: Any, reply: Any, answer: Any
+    stub: Any, call: Any, answer: Any
 ) -> None:
-    stub.script = [reply(body=page_of(answer, offset, size)) for offset, size in ((0, 2), (2, 2), (4, 1))]
+    stub.script = [Reply(page_of(answer, offset, size)) for offset, size in ((0, 2), (2, 2), (4, 1))]
     hits = call(stub.url, "search_hits", "bees", page_size=2, limit=120, fields=[])
     assert [hit.id for hit in hits] == ["0", "1", "2", "3", "4"]
     sent = [(seen.body["offset"], seen.body["top_k"], seen.body["candidates"]) for seen in stub.seen]
@@ -167,10 +126,8 @@ def test_pages_are_asked_for_out_of_the_same_candidates_until_one_is_not_full(
     assert all(seen.body["fields"] == [] for seen in stub.seen)
 
 
-def test_pages_end_at_the_limit_and_begin_at_the_offset(
-    stub: Any, call: Any, reply: Any, answer: Any
-) -> None:
-    stub.script = [reply(body=page_of(answer, 5, 2)), reply(body=page_of(answer, 7, 1))]
+def test_pages_end_at_the_limit_and_begin_at_the_offset(stub: Any, call: Any, answer: Any) -> None:
+    stub.script = [Reply(page_of(answer, 5, 2)), Reply(page_of(answer, 7, 1))]
     pages = call(stub.url, "search_pages", "bees", page_size=2, limit=3, offset=5)
     assert [[hit.id for hit in page.hits] for page in pages] == [["5", "6"], ["7"]]
     sent = [(seen.body["offset"], seen.body["top_k"]) for seen in stub.seen]
@@ -179,18 +136,18 @@ def test_pages_end_at_the_limit_and_begin_at_the_offset(
         call(stub.url, "search_pages", "bees", page_size=0)
 
 
-def test_a_walk_ranks_as_a_plain_search_does(stub: Any, call: Any, reply: Any, answer: Any) -> None:
+def test_a_walk_ranks_as_a_plain_search_does(stub: Any, call: Any, answer: Any) -> None:
     """Fewer candidates than the service's default would make another ranking of vectors and words."""
     assert glow.search.DEFAULT_CANDIDATES == DEFAULT_CANDIDATES
-    stub.script = [reply(body=page_of(answer, offset, size)) for offset, size in ((0, 3), (3, 2), (0, 5))]
+    stub.script = [Reply(page_of(answer, offset, size)) for offset, size in ((0, 3), (3, 2), (0, 5))]
     call(stub.url, "search_hits", "bees", page_size=3, limit=5)
     assert all("candidates" not in seen.body for seen in stub.seen)
     call(stub.url, "search_hits", "bees", page_size=10, limit=5, candidates=40)
     assert [seen.body.get("candidates") for seen in stub.seen] == [None, None, 40]
 
 
-def test_the_next_page_is_not_asked_for_before_it_is_wanted(stub: Any, reply: Any, answer: Any) -> None:
-    stub.script = [reply(body=page_of(answer, 0, 2))]
+def test_the_next_page_is_not_asked_for_before_it_is_wanted(stub: Any, answer: Any) -> None:
+    stub.script = [Reply(page_of(answer, 0, 2))]
     with GlowClient(stub.url) as client:
         pages = client.search_pages("bees", page_size=2)
         assert not stub.seen
@@ -221,46 +178,8 @@ def test_a_client_of_the_callers_own_is_used_and_left_open(stub: Any) -> None:
     assert stub.seen[0].headers["x-mine"] == "yes"
 
 
-def test_threads_share_a_client(stub: Any) -> None:
-    with GlowClient(stub.url) as client, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: client.search("bees").hits[0].id, range(20)))
-    assert found == ["a/b"] * 20
-
-
-def longest_pause(
-    policy: RetryPolicy, attempt: int, elapsed_s: float = 0.0, header: str = ""
-) -> float | None:
-    response = httpx.Response(429, headers={"Retry-After": header} if header else {})
-    pauses = [policy.pause_s(response, attempt, elapsed_s) for _ in range(200)]
-    return max((pause for pause in pauses if pause is not None), default=None)
-
-
-def test_pauses_double_with_jitter_over_the_whole() -> None:
-    policy = RetryPolicy(attempts=6, total_s=100, first_pause_s=1)
-    for attempt, most in ((1, 1), (2, 2), (3, 4)):
-        assert most * 0.9 < (longest_pause(policy, attempt) or 0) <= most
-    assert 10.9 < (longest_pause(policy, 1, header="10") or 0) <= 11
-    for bad in ("-5", "nan", "inf", "soon"):
-        assert 0.9 < (longest_pause(policy, 1, header=bad) or 0) <= 1
-
-
-def test_no_try_begins_after_the_last_or_after_the_total_time() -> None:
-    policy = RetryPolicy(attempts=2, total_s=5, first_pause_s=1)
-    assert longest_pause(policy, 2) is None
-    assert longest_pause(policy, 1, elapsed_s=5.1) is None
-    assert longest_pause(policy, 1, elapsed_s=2, header="3.1") is None
-    assert longest_pause(policy, 1, elapsed_s=2, header="1.9") is not None
-
-
-def test_a_policy_of_less_than_one_try_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        RetryPolicy(attempts=0)
-    with pytest.raises(ConfigError, match="times at least 0"):
-        RetryPolicy(total_s=-1)
-
-
-def test_a_cancelled_task_closes_its_connection(stub: Any, reply: Any, answer: Any) -> None:
-    stub.script = [reply(body=answer, after_s=20.0)]
+def test_a_cancelled_task_closes_its_connection(stub: Any, answer: Any) -> None:
+    stub.script = [Reply(answer, after_s=3.0)]
 
     async def run() -> None:
         async with AsyncGlowClient(stub.url) as client:
@@ -270,41 +189,17 @@ def test_a_cancelled_task_closes_its_connection(stub: Any, reply: Any, answer: A
 
     started = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 2
 
 
-@pytest.mark.parametrize("name", [name for name in dir(GlowClient) if not name.startswith("_")])
-def test_both_clients_have_the_same_documented_methods(name: str) -> None:
-    for kind in (GlowClient, AsyncGlowClient):
-        method = getattr(kind, name)
-        assert method.__doc__ and method.__name__ == name
-        assert next(iter(inspect.signature(method).parameters)) == "self"
-        bound = getattr(kind("http://127.0.0.1:1"), name)
-        assert (bound.__doc__, bound.__name__) == (method.__doc__, name)
-
-
-def test_a_type_checker_sees_exact_methods_of_both_clients(tmp_path: Path) -> None:
-    program = """
-import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from typing import Any, assert_type
-from glow.client import AsyncGlowClient, GlowClient, Hit, SearchResult
-
-sync, waiting = GlowClient("http://x"), AsyncGlowClient("http://x")
-assert_type(sync.search("bees", top_k=3), SearchResult)
-search: Coroutine[Any, Any, SearchResult] = waiting.search("bees", top_k=3)
-assert_type(sync.search_hits("bees", limit=3), Iterator[Hit])
-assert_type(waiting.search_hits("bees", limit=3), AsyncIterator[Hit])
-sync.search("bees", nope=3)
-asyncio.run(waiting.patch("id"))
-"""
-    (tmp_path / "program.py").write_text(program)
-    # In a process of its own, because mypy raises the limit of recursion of the one that it runs in.
-    out = python("-m", "mypy", "--strict", "--no-incremental", tmp_path / "program.py").stdout
-    assert [line.split(": error: ")[1] for line in out.splitlines() if ": error: " in line] == [
-        'Unexpected keyword argument "nope"  [call-arg]',
-        "Too few arguments  [call-arg]",
-    ], out
+def test_both_clients_have_the_same_documented_methods() -> None:
+    for name in (name for name in dir(GlowClient) if not name.startswith("_")):
+        for kind in (GlowClient, AsyncGlowClient):
+            method = getattr(kind, name)
+            assert method.__doc__ and method.__name__ == name
+            assert next(iter(inspect.signature(method).parameters)) == "self"
+            bound = getattr(kind("http://127.0.0.1:1"), name)
+            assert (bound.__doc__, bound.__name__) == (method.__doc__, name)
 
 
 def test_a_text_of_another_type_is_a_text_in_json() -> None:

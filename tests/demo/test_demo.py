@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.ports import free_port
+from tests.program import python
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = [
@@ -28,15 +29,8 @@ FIRST_HITS = 5
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a running demo, built from nothing."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "demo",
-        "--port",
-        str(port),
-        "--folder",
-        str(tmp_path_factory.mktemp("demo")),
-    ]
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "demo", "--port", str(port), "--folder", str(folder)]
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
     lines = []
@@ -97,29 +91,17 @@ def assert_shown(shown: Any, found: Any) -> None:
 def test_words_that_nothing_holds_are_said(demo: str) -> None:
     found = httpx.post(f"{demo}/search", json={"query": "zzqx wvvk quuxify"}).raise_for_status().json()
     assert found["confidence"] == "none" and len(found["query"]["unknown"]) == 3
+    assert "<title>" in httpx.get(demo).raise_for_status().text, "the page is served"
 
 
-def test_the_page_is_served(demo: str) -> None:
-    assert "<title>" in httpx.get(demo).raise_for_status().text
-
-
-def test_a_taken_port_is_said_at_once(demo: str, tmp_path: Path) -> None:
-    port = demo.rsplit(":", 1)[1]
-    command = [sys.executable, "-m", "demo", "--port", port, "--folder", str(tmp_path / "other")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+@pytest.mark.parametrize("absent", [True, False])
+def test_a_taken_port_and_missing_documents_are_said_at_once(demo: str, tmp_path: Path, absent: bool) -> None:
+    port = str(free_port()) if absent else demo.rsplit(":", 1)[1]
+    given = ["--docs", str(tmp_path / "absent.jsonl")] if absent else []
+    done = python("-m", "demo", "--port", port, "--folder", tmp_path / "other", *given, timeout=30)
     assert done.returncode == 2
-    assert "is in use" in done.stderr
+    assert ("absent.jsonl" if absent else "is in use") in done.stderr
     assert not (tmp_path / "other").exists()
-
-
-def test_missing_documents_are_said_at_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "demo", "--port", str(free_port()), "--folder", str(tmp_path)]
-    absent = ["--docs", str(tmp_path / "absent.jsonl")]
-    done = subprocess.run(
-        [*command, *absent], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
-    )
-    assert done.returncode == 2
-    assert "absent.jsonl" in done.stderr
 
 
 def test_a_folder_of_notes_is_served(tmp_path: Path) -> None:

@@ -6,19 +6,23 @@ Exit status 1 where a promise is not kept, 77 where it cannot be tried: no engin
 """
 
 import argparse
+import json
 import re
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from scripts.pin_images import images
-from tests.deploy.engine import Project, engine_answers, out_of_reach, run, sizes_mb
-from tests.deploy.jobs import check_down_and_up, check_operations, check_rebuild
-from tests.deploy.load import search
-from tests.deploy.promises import SETTLE_S, Checks, under_load, until
+from tests.deploy.engine import ROOT, Project, engine_answers, out_of_reach, run, sizes_mb
 
+DOCS = ROOT / "docs" / "deployment.md"
+CORPUS = ROOT / "tests" / "data" / "toy-corpus.jsonl"
 NOT_STARTED = {"GRAFANA_IMAGE", "MILVUS_IMAGE"}
 BASES = tuple(image.partition("@")[0] for name, image in images().items() if name not in NOT_STARTED)
 NOT_RUN = 77
+SETTLE_S = 5.0
+"""Seconds of load before and after what is done."""
 OFFICIAL_MB = (125.0, 45.0)
 """The official base image, unpacked and packed: what stands in for it somewhere is another size."""
 MOST_MB, MOST_PACKED_MB, MOST_RSS_MB, MOST_READY_S = 430.0, 190.0, 400.0, 5.0
@@ -30,7 +34,47 @@ lines = [line for path in pathlib.Path("/proc").glob("[0-9]*/status") for line i
 print(sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS")))
 """
 """Program that prints the resident kilobytes of all processes of a container."""
-_FIND = "import importlib.util as u, sys\nfor n in sys.argv[1:]:\n  try: print(n if u.find_spec(n) else '')\n  except ModuleNotFoundError: pass"
+FIND = """
+import importlib.util as u, sys
+for n in sys.argv[1:]:
+  try: print(n if u.find_spec(n) else '')
+  except ModuleNotFoundError: pass
+"""
+
+
+class Checks:
+    """A promise that is not kept does not keep the others from being looked at."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def note(self, kept: bool, promise: str, found: object) -> None:
+        self.failed += not kept
+        sys.stdout.write(f"{'ok    ' if kept else 'FAILED'} {promise}: {found}\n")
+        sys.stdout.flush()
+
+
+def under_load(project: Project, checks: Checks, what: str, act: Callable[[], object]) -> None:
+    """Does something while clients ask; no request may be lost."""
+    with project.load() as load:
+        time.sleep(SETTLE_S)
+        act()
+        time.sleep(SETTLE_S)
+    found = f"{len(load.lost)} of {load.answered + len(load.lost)}, slowest {load.slowest_s:.2f} s {load.lost[:3]}"
+    checks.note(load.answered > 0 and not load.lost, f"lost while {what}", found)
+
+
+def until(happens: Callable[[], bool], limit_s: float = 60.0) -> bool:
+    """Waits for something to happen; returns whether it did."""
+    end = time.monotonic() + limit_s
+    while not (happened := happens()) and time.monotonic() < end:
+        time.sleep(0.2)
+    return happened
+
+
+def none_answers(project: Project, version: str) -> bool:
+    """Whether no replica serves a version any more."""
+    return version not in {project.version() for _ in range(8)}
 
 
 def check_start(project: Project, checks: Checks) -> bool:
@@ -50,17 +94,16 @@ def check_start(project: Project, checks: Checks) -> bool:
         sys.stdout.write(project.compose("logs", "--tail", "30").stdout)
         return False
     for question, wanted in QUESTIONS.items():
-        status, answer, _ = search(project.port, question, 10)
-        hits = answer.get("hits")
-        ids = [hit["id"] for hit in hits] if isinstance(hits, list) else answer
-        checks.note(status == 200 and wanted in ids, f"{question!r} finds {wanted}", ids)
+        answer = project.search(question, 10)
+        kept = answer.is_success and f'"{wanted}"' in answer.text
+        checks.note(kept, f"{question!r} finds {wanted}", answer.text[:200])
     return True
 
 
 def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
     """The service's image is small, its container has few rights and little memory, and is ready soon."""
     image = project.image("service")
-    found = run("docker", "run", "--rm", "--entrypoint", "python", image, "-c", _FIND, *ABSENT)
+    found = run("docker", "run", "--rm", "--entrypoint", "python", image, "-c", FIND, *ABSENT)
     absent = found.stdout.split()
     checks.note(found.returncode == 0 and not absent, "absent from the image", absent)
     exporter = "import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http.trace_exporter"
@@ -74,10 +117,7 @@ def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
     project.compose("stop", "service-2")
     begin = time.monotonic()
     run("docker", "start", project.container("service-2"))
-    while project.inside("service-2", "bash", "/app/ready.sh").returncode != 0:
-        if time.monotonic() - begin > 60:
-            break
-        time.sleep(0.05)
+    until(lambda: project.inside("service-2", "bash", "/app/ready.sh").returncode == 0)
     ready_s = time.monotonic() - begin
     within = f"ready within {MOST_READY_S:.0f} s of its start"
     checks.note(ready_s <= MOST_READY_S, within, f"{ready_s:.1f} s")
@@ -107,7 +147,6 @@ def check_monitoring(project: Project, checks: Checks) -> None:
 
 
 def kill_a_replica(project: Project) -> None:
-    """Kills one with SIGKILL, waits, and starts it again."""
     run("docker", "kill", project.container("service-1"))
     time.sleep(SETTLE_S)
     run("docker", "start", project.container("service-1"))
@@ -119,8 +158,70 @@ def stop_a_replica(project: Project) -> None:
     project.compose("up", "--detach", "--wait", "--no-deps", "--force-recreate", "service-2")
 
 
+def check_rebuild(project: Project, checks: Checks) -> None:
+    """The job publishes what replicas then serve; what its gate refuses never goes live."""
+    before = project.version()
+    _write_input(project.input)
+
+    def rebuild() -> None:
+        done = project.compose("run", "--rm", "-T", "rebuild", "--input", "/input/documents.jsonl")
+        checks.note(done.returncode == 0, "rebuild publishes", done.stderr[-500:])
+        checks.note(until(lambda: none_answers(project, before)), "replicas follow", project.version())
+
+    under_load(project, checks, "the index is rebuilt", rebuild)
+    live = project.version()
+    given = ("--input", "/input/few.jsonl", "--gate", "/input/judged")
+    done = project.compose("run", "--rm", "-T", "rebuild", *given)
+    ended = (done.returncode, done.stderr.strip().splitlines()[-1:])
+    checks.note(done.returncode == 6, "a gate that fails ends the job with status 6", ended)
+    checks.note(project.version() == live, "and leaves the live version", live)
+
+
+def _write_input(folder: Path) -> None:
+    """The toy corpus, ten documents of it, and all titles as judged queries."""
+    lines = CORPUS.read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "documents.jsonl").write_text("".join(lines), encoding="utf-8")
+    (folder / "few.jsonl").write_text("".join(lines[:10]), encoding="utf-8")
+    documents = [json.loads(line) for line in lines]
+    (folder / "judged" / "qrels").mkdir(parents=True)
+    queries = [json.dumps({"_id": f"q{n}", "text": each["title"]}) + "\n" for n, each in enumerate(documents)]
+    (folder / "judged" / "queries.jsonl").write_text("".join(queries), encoding="utf-8")
+    rows = [f"q{n}\t{each['_id']}\t1\n" for n, each in enumerate(documents)]
+    (folder / "judged" / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+
+
+def check_operations(project: Project, checks: Checks) -> None:
+    """An operator's commands, as docs/deployment.md has them: the list of versions, a way back, a backup and its return."""
+    lines = re.findall(r"(?m)^docker compose run .*--entrypoint.*$", DOCS.read_text(encoding="utf-8"))
+    versions, rollback, export, restore = lines
+    live = project.version()
+    done = project.shell(versions)
+    checks.note(done.returncode == 0 and live in done.stdout, versions, done.stdout.split("\n")[:4])
+    done = project.shell(rollback)
+    went_back = until(lambda: none_answers(project, live))
+    first = project.version()
+    checks.note(done.returncode == 0 and went_back, rollback, (live, first))
+    done = project.shell(export)
+    checks.note(done.returncode == 0, export, done.stderr[-300:])
+    project.compose("down", "--volumes")
+    done = project.shell(restore)
+    checks.note(done.returncode == 0, restore, done.stderr[-300:])
+    check_up(project, checks, first, "a backup brings the index back")
+
+
+def check_down_and_up(project: Project, checks: Checks) -> None:
+    version = project.version()
+    project.compose("down")
+    check_up(project, checks, version, "down and up keep the index")
+
+
+def check_up(project: Project, checks: Checks, version: str, promise: str) -> None:
+    done = project.compose("up", "--detach", "--wait", "--wait-timeout", "120")
+    found = project.version()
+    checks.note(done.returncode == 0 and found == version, promise, found)
+
+
 def main() -> int:
-    """Runs every check; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--no-sizes", action="store_true", help="do not pack images to weigh them")
     options = parser.parse_args()
@@ -137,9 +238,7 @@ def main() -> int:
             check_image(project, checks, with_sizes=not options.no_sizes)
             under_load(project, checks, "a replica is killed", lambda: kill_a_replica(project))
             under_load(project, checks, "a replica is exchanged", lambda: stop_a_replica(project))
-            under_load(
-                project, checks, "Redis is restarted", lambda: _ignore(project.compose("restart", "redis"))
-            )
+            under_load(project, checks, "Redis is restarted", lambda: project.compose("restart", "redis"))
             check_rebuild(project, checks)
             check_monitoring(project, checks)
             check_down_and_up(project, checks)
@@ -147,10 +246,6 @@ def main() -> int:
     finally:
         project.remove()
     return 1 if checks.failed else 0
-
-
-def _ignore(_: object) -> None:
-    """An action's result that the load alone tells of."""
 
 
 if __name__ == "__main__":

@@ -1,20 +1,31 @@
-"""The container engine as the check of `docker-compose.yml` uses it: one project of its own, from a fresh clone."""
+"""The container engine as the check of `docker-compose.yml` uses it: one project of its own, from a fresh clone, and its clients."""
 
+import itertools
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.pin_images import images
+import httpx
 
-__all__ = ["Project", "engine_answers", "free_port", "out_of_reach", "run", "sizes_mb"]
+from scripts.pin_images import images
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 NAME = "glow-compose-up"
 IMAGES = ("service", "builder", "proxy")
+CLIENTS = 4
+PAUSE_S = 0.02
+TIMEOUT_S = 40.0
+WORDS = ("directory", "socket", "thread", "date", "compress", "regular expression", "queue", "hash")
 
 
 def run(*command: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -35,12 +46,13 @@ def out_of_reach(images: tuple[str, ...]) -> list[str]:
     return [image for image in images if all(run(*command, image).returncode for command in commands)]
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def sizes_mb(image: str) -> tuple[float, float]:
+    """Megabytes of an image, unpacked and as a gzipped archive."""
+    unpacked = int(run("docker", "image", "inspect", "--format", "{{.Size}}", image).stdout)
+    packed = run("bash", "-c", f"set -o pipefail; docker save {image} | gzip -6 | wc -c")
+    if packed.returncode != 0 or not re.fullmatch(r"\d+\s*", packed.stdout):
+        raise RuntimeError(f"{image} cannot be saved: {packed.stderr}")
+    return unpacked / 1e6, int(packed.stdout) / 1e6
 
 
 class Project:
@@ -68,11 +80,9 @@ class Project:
         return f"glow-{name}:compose-up"
 
     def compose(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`docker compose …` in the clone."""
         return run("docker", "compose", *arguments, folder=self.folder, **self._variables)
 
     def shell(self, line: str) -> subprocess.CompletedProcess[str]:
-        """A line of a shell in the clone."""
         return run("bash", "-c", line, folder=self.folder, **self._variables)
 
     def container(self, service: str) -> str:
@@ -80,8 +90,49 @@ class Project:
         return self.compose("ps", "--all", "--quiet", service).stdout.strip()
 
     def inside(self, service: str, *command: str) -> subprocess.CompletedProcess[str]:
-        """A command in the container of a service."""
         return run("docker", "exec", self.container(service), *command)
+
+    def search(self, query: str, top_k: int = 5) -> httpx.Response:
+        """Asks once, on a connection of its own."""
+        with httpx.Client(timeout=TIMEOUT_S) as client:
+            return self._search(client, query, top_k)
+
+    def version(self) -> str:
+        """The index version that answers a query that no cache knows."""
+        return self.search(f"which version {time.time_ns()}").headers.get("x-index-version", "")
+
+    def _search(self, client: httpx.Client, query: str, top_k: int) -> httpx.Response:
+        body = {"query": query, "top_k": top_k, "timeout_ms": 30_000}
+        return client.post(f"http://127.0.0.1:{self.port}/search", json=body)
+
+    @contextmanager
+    def load(self) -> Iterator["Load"]:
+        """A few clients that search without pause while the block runs."""
+        load, ended = Load(), threading.Event()
+
+        def ask(place: int) -> None:
+            with httpx.Client(timeout=TIMEOUT_S) as client:
+                for number in itertools.count():
+                    if ended.wait(PAUSE_S):
+                        return
+                    # Every query is another one, so that no cache answers in place of a replica.
+                    query = f"{WORDS[number % len(WORDS)]} {place} {number}"
+                    begin = time.monotonic()
+                    try:
+                        answer = self._search(client, query, 3)
+                        fault = "" if answer.status_code == 200 else f"{answer.status_code}: {answer.text}"
+                    except httpx.HTTPError as error:
+                        fault = f"{type(error).__name__}: {error}"
+                    load.note(time.monotonic() - begin, fault)
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            asking = [pool.submit(ask, place) for place in range(CLIENTS)]
+            try:
+                yield load
+            finally:
+                ended.set()
+                for each in asking:
+                    each.result()
 
     def remove(self) -> None:
         """Removes containers, volumes and the clone; images stay, for the next time."""
@@ -89,10 +140,17 @@ class Project:
         shutil.rmtree(self._place, ignore_errors=True)
 
 
-def sizes_mb(image: str) -> tuple[float, float]:
-    """Megabytes of an image, unpacked and as a gzipped archive."""
-    unpacked = int(run("docker", "image", "inspect", "--format", "{{.Size}}", image).stdout)
-    packed = run("bash", "-c", f"set -o pipefail; docker save {image} | gzip -6 | wc -c")
-    if packed.returncode != 0 or not re.fullmatch(r"\d+\s*", packed.stdout):
-        raise RuntimeError(f"{image} cannot be saved: {packed.stderr}")
-    return unpacked / 1e6, int(packed.stdout) / 1e6
+@dataclass
+class Load:
+    """What clients got: answers with 200, and what they did not get; nothing is asked for twice."""
+
+    answered: int = 0
+    slowest_s: float = 0.0
+    lost: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, seconds: float, fault: str) -> None:
+        with self._lock:
+            self.slowest_s = max(self.slowest_s, seconds)
+            self.answered += not fault
+            self.lost += [fault] if fault else []

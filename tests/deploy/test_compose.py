@@ -27,15 +27,9 @@ OTHER_VARIABLES = {"FORWARDED_ALLOW_IPS", "INDEX_ROOT", "KEEP_VERSIONS", "BUILD_
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads compose's own tags as well."""
-
-
-_Loader.add_constructor("!reset", lambda *_: None)
-
-
 def compose(name: str = COMPOSE_FILES[0]) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.load((ROOT / name).read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe loader
+    text = (ROOT / name).read_text(encoding="utf-8").replace("!reset null", "null")  # compose's own tag
+    found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
@@ -83,35 +77,30 @@ def test_every_setting_can_be_given_in_one_file() -> None:
                 assert variable == key, f"{value} in {name}: .env has this setting under another name"
 
 
+def in_proxy(pattern: str) -> int:
+    """A number of the proxy's configuration."""
+    found = re.search(pattern, PROXY)
+    assert found is not None, pattern
+    return int(found[1])
+
+
 def test_replicas_drain_longer_than_the_proxy_takes_to_see_it() -> None:
-    check = re.search(r"check inter (\d+)s fastinter (\d+)ms .* fall (\d+)", PROXY)
-    assert check is not None
-    seen_s = int(check[1]) + int(check[2]) / 1000 * (int(check[3]) - 1)
+    inter_s, fast_ms, fall = map(in_proxy, (r"check inter (\d+)s", r"fastinter (\d+)ms", r"fall (\d+)"))
     for name in REPLICAS:
         drain_s = float(SERVICES[name]["environment"]["GLOW_DRAIN_S"])
-        assert drain_s >= 2 * seen_s
+        assert drain_s >= 2 * (inter_s + fast_ms / 1000 * (fall - 1))
         settings = Settings.model_validate({"index_root": "/index", "drain_s": drain_s})
-        assert _seconds(SERVICES[name]["stop_grace_period"]) > drain_s + settings.shutdown_timeout_s
-
-
-def _seconds(text: str) -> float:
-    return float(text.removesuffix("s"))
+        grace_s = float(SERVICES[name]["stop_grace_period"].removesuffix("s"))
+        assert grace_s > drain_s + settings.shutdown_timeout_s
 
 
 def test_the_proxy_waits_longer_and_holds_more_than_a_request_may_take() -> None:
     settings = Settings.model_validate({"index_root": "/index"})
-    buffer = re.search(r"tune.bufsize (\d+)", PROXY)
-    timeout = re.search(r"timeout server (\d+)s", PROXY)
-    assert buffer is not None
-    assert timeout is not None
-    check = re.search(r"timeout check (\d+)s", PROXY)
-    assert check is not None
-    assert int(check[1]) > LONGEST_S, "a slow /readyz is not an unready one"
-    idle = re.search(r"timeout http-keep-alive (\d+)s", PROXY)
-    assert idle is not None
-    assert int(idle[1]) < KEEP_ALIVE_S, "a request that meets the service's end of a connection is lost"
-    assert int(buffer[1]) >= settings.max_body_bytes + (16 << 10)
-    assert int(timeout[1]) * 1000 > settings.max_timeout_ms
+    assert in_proxy(r"timeout check (\d+)s") > LONGEST_S, "a slow /readyz is not an unready one"
+    idle_s = in_proxy(r"timeout http-keep-alive (\d+)s")
+    assert idle_s < KEEP_ALIVE_S, "a request that meets the service's end of a connection is lost"
+    assert in_proxy(r"tune.bufsize (\d+)") >= settings.max_body_bytes + (16 << 10)
+    assert in_proxy(r"timeout server (\d+)s") * 1000 > settings.max_timeout_ms
 
 
 def test_the_proxy_asks_no_second_replica_to_write() -> None:
@@ -133,16 +122,12 @@ def test_ports_agree() -> None:
     assert re.findall(r"(?m)^ +server \S+ (\S+)", PROXY) == targets
     scraped = yaml.safe_load((DOCKER / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
     assert scraped[0]["static_configs"] == [{"targets": targets}]
-    assert f"127.0.0.1:${{PORT:-8080}}:{_bound()}" in SERVICES["proxy"]["ports"]
+    bound = in_proxy(r"bind :(\d+)")
+    assert f"127.0.0.1:${{PORT:-8080}}:{bound}" in SERVICES["proxy"]["ports"]
+    assert SERVICES["proxy"]["healthcheck"]["test"] == ["CMD", "bash", "/ready.sh", "/proxyz", str(bound)]
     for service in SERVICES.values():
         assert all(str(entry).startswith("127.0.0.1:") for entry in service.get("ports", []))
         assert service.get("network_mode") == "none" or set(service["networks"]) <= set(compose()["networks"])
-
-
-def _bound() -> str:
-    found = re.search(r"bind :(\d+)", PROXY)
-    assert found is not None
-    return found[1]
 
 
 def test_probes_ask_routes_that_are_there() -> None:
@@ -151,7 +136,6 @@ def test_probes_ask_routes_that_are_there() -> None:
     asked += re.findall(r"http-check send meth GET uri (\S+)", PROXY)
     assert asked == ["/readyz", "/readyz"]
     assert set(asked) <= paths
-    assert SERVICES["proxy"]["healthcheck"]["test"] == ["CMD", "bash", "/ready.sh", "/proxyz", _bound()]
     assert "monitor-uri /proxyz" in PROXY
     for name in REPLICAS:
         assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "bash", "/app/ready.sh"]
@@ -170,11 +154,9 @@ def test_what_a_dockerfile_copies_and_runs_is_there(path: Path) -> None:
                 assert Path(source).parts[0] in sent, f".dockerignore holds back {source}"
                 copied[f"{target}{place.name}" if target.endswith("/") else target] = place
     commands = [yaml.safe_load([value for name, value in instructions(path) if name == "ENTRYPOINT"][-1])]
-    commands += [
-        service["entrypoint"]
-        for service in SERVICES.values()
-        if "entrypoint" in service and service["build"]["dockerfile"] == f"docker/{path.name}"
-    ]
+    for service in SERVICES.values():
+        if "entrypoint" in service and service["build"]["dockerfile"] == f"docker/{path.name}":
+            commands.append(service["entrypoint"])
     for command in commands:
         if "-m" in command:
             assert command[command.index("-m") + 1] == "glow"

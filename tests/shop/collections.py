@@ -38,33 +38,8 @@ CLOSINGS = (
     "I expect an answer by Friday.",
     "Thanks, {customer}",
 )
-FIRST = (
-    "Ada",
-    "Bruno",
-    "Chioma",
-    "Dmitri",
-    "Elif",
-    "Farid",
-    "Greta",
-    "Hugo",
-    "Ines",
-    "Jonas",
-    "Keiko",
-    "Lea",
-)
-LAST = (
-    "Abel",
-    "Borg",
-    "Castro",
-    "Dahl",
-    "Eriksen",
-    "Fontana",
-    "Gruber",
-    "Haas",
-    "Ivanova",
-    "Jansen",
-    "Kowal",
-)
+FIRST = "Ada Bruno Chioma Dmitri Elif Farid Greta Hugo Ines Jonas Keiko Lea".split()
+LAST = "Abel Borg Castro Dahl Eriksen Fontana Gruber Haas Ivanova Jansen Kowal".split()
 
 
 class Case(NamedTuple):
@@ -99,9 +74,8 @@ def products() -> list[Document]:
         brand = BRANDS[at % len(BRANDS)]
         title = ""
         while not title or title in seen:
-            title = (
-                f"{brand} {rng.choice(features.split(', '))} {name.title()} {rng.choice(sizes.split(', '))}"
-            )
+            feature, size = (rng.choice(each.split(", ")) for each in (features, sizes))
+            title = f"{brand} {feature} {name.title()} {size}"
         seen.add(title)
         low, high = map(int, prices.split("-"))
         # A mention is a match by words: none makes a product that is no lamp hold both words of "desk lamp".

@@ -50,18 +50,15 @@ class Searched:
             page = self.ask(query, top_k=PAGE, offset=len(ids), **more)
             assert total in (None, page["total"])
             total = page["total"]
-            assert page["hits"] or len(ids) == total, (
-                f"{len(ids)} of {total} matches of {query!r} are on pages"
-            )
+            assert page["hits"] or len(ids) == total, f"{len(ids)} of {total} matches are on pages"
             ids += [hit["id"] for hit in page["hits"]]
         assert len(ids) == total == len(set(ids))
         return [self.documents[each] for each in ids]
 
     def holding(self, *words: str) -> set[str]:
         """The ids of documents that hold all these words or phrases."""
-        return {
-            key for key, document in self.documents.items() if all(holds(document, word) for word in words)
-        }
+        found = self.documents.items()
+        return {key for key, document in found if all(holds(document, word) for word in words)}
 
 
 def holds(document: Document, word: str) -> bool:
@@ -76,11 +73,8 @@ def ids(documents: list[Document]) -> set[str]:
 
 def expect_first(searched: Searched, cases: list[Case]) -> None:
     """At least 98 of 100 queries have a right document first."""
-    wrong = [
-        case.query
-        for case in cases
-        if not {hit["id"] for hit in searched.best(case.query)["hits"]} & case.right
-    ]
+    found = {case: {hit["id"] for hit in searched.best(case.query)["hits"]} for case in cases}
+    wrong = [case.query for case, hits in found.items() if not hits & case.right]
     assert len(wrong) <= 0.02 * len(cases), wrong
 
 
@@ -89,14 +83,13 @@ def expect_honest(searched: Searched, cases: list[Case]) -> None:
     told = {case.query: searched.best(case.query) for case in cases}
     doubted = [query for query, response in told.items() if response.get("confidence") in (None, "none")]
     assert len(doubted) <= 0.01 * len(told), doubted
-    certain = [
-        (query, response["confidence"])
-        for query, response in told.items()
-        if response["hits"]
-        and all(holds(searched.documents[response["hits"][0]["id"]], word) for word in query.lower().split())
-    ]
+    certain = {}
+    for query, response in told.items():
+        first = [searched.documents[hit["id"]] for hit in response["hits"]]
+        if first and all(holds(first[0], word) for word in query.lower().split()):
+            certain[query] = response["confidence"]
     assert len(certain) > len(cases) / 2
-    assert not [query for query, confidence in certain if confidence != "high"]
+    assert not [query for query, confidence in certain.items() if confidence != "high"]
     others = off_subject_queries()
     sure = [query for query in others if searched.ask(query, top_k=1).get("confidence", "none") != "none"]
     assert len(sure) <= 0.25 * len(others), sure

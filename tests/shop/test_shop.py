@@ -1,23 +1,21 @@
-"""A shop's search: what matches, what is counted and sorted, what is said of it."""
+"""A shop's search and a help desk's: what matches, what is counted and sorted, what is said of it."""
 
-import pytest
-
-from tests.shop.collections import BRANDS, product_queries
+from tests.shop.collections import BRANDS, product_queries, ticket_queries
 from tests.shop.conftest import Searched, expect_first, expect_honest, holds, ids
 
 KEYWORDS = ("type", "brand", "brand and type", "title", "title words", "part number", "sku")
 
 
-@pytest.mark.parametrize("limit", [1, 10])
-def test_facets_count_exactly_what_matches(shop: Searched, limit: int) -> None:
-    facets = [{"field": "category", "limit": limit}, {"field": "type", "limit": limit}]
-    response = shop.ask("headphones", top_k=5, facets=facets)
-    category, kind = response["facets"]["category"], response["facets"]["type"]
+def test_facets_count_exactly_what_matches(shop: Searched) -> None:
     audio = shop.holding("headphones")
-    assert response["total"] == category["counted"] == kind["counted"] == len(audio)
-    assert category["values"] == [{"value": "audio", "count": len(audio)}]
-    assert kind["values"][0] == {"value": "headphones", "count": 15}
-    assert not category["approximate"]
+    for limit in (1, 10):
+        facets = [{"field": field, "limit": limit} for field in ("category", "type")]
+        response = shop.ask("headphones", top_k=5, facets=facets)
+        category, kind = response["facets"]["category"], response["facets"]["type"]
+        assert response["total"] == category["counted"] == kind["counted"] == len(audio)
+        assert category["values"] == [{"value": "audio", "count": len(audio)}]
+        assert kind["values"][0] == {"value": "headphones", "count": 15}
+        assert not category["approximate"]
 
 
 def test_sorting_takes_matches_alone(shop: Searched) -> None:
@@ -70,19 +68,16 @@ def test_a_word_can_be_asked_for_in_a_field(shop: Searched) -> None:
     assert len(lamps) == 23
 
 
-@pytest.mark.parametrize(
-    "query",
-    ['"desk lamp', 'desk lamp"', "desk lamp -", "desk lamp title:", "nosuch:desk lamp", '"" desk lamp', 'desk "" lamp ""-'],
-)  # fmt: skip
-def test_what_is_not_well_formed_is_words(shop: Searched, query: str) -> None:
-    assert {each["type"] for each in shop.first(query, top_k=5)} == {"desk lamp"}
+NO_WORDS = ('"', "-", '-"desk lamp"', "-lamp", "title:", '-"', ":", '"-"', "title:-lamp", "--")
+MALFORMED = ('"desk lamp', 'desk lamp"', "desk lamp -", "desk lamp title:", "nosuch:desk lamp")
+MALFORMED += ('"" desk lamp', 'desk "" lamp ""-')
 
 
-@pytest.mark.parametrize(
-    "query", ['"', "-", '-"desk lamp"', "-lamp", "title:", '-"', ":", '"-"', "title:-lamp", "--"]
-)
-def test_no_query_is_an_error(shop: Searched, query: str) -> None:
-    shop.ask(query)
+def test_what_is_not_well_formed_is_words_and_no_query_is_an_error(shop: Searched) -> None:
+    for query in MALFORMED:
+        assert {each["type"] for each in shop.first(query, top_k=5)} == {"desk lamp"}, query
+    for query in NO_WORDS:
+        shop.ask(query)
 
 
 def test_how_many_words_a_match_needs_can_be_chosen(shop: Searched) -> None:
@@ -98,11 +93,11 @@ def test_signs_can_be_plain(shop: Searched) -> None:
     assert ids(shop.matches('"lamp desk"', syntax="plain")) >= shop.holding("desk lamp")
 
 
-@pytest.mark.parametrize("typed", ["headfones", "heaphdones"])
-def test_two_slips_of_a_long_word_are_mended(shop: Searched, typed: str) -> None:
-    response = shop.ask(typed, top_k=10)
-    assert response["query"]["corrected"]["text"] == "headphones"
-    assert {shop.documents[hit["id"]]["type"] for hit in response["hits"]} == {"headphones"}
+def test_two_slips_of_a_long_word_are_mended(shop: Searched) -> None:
+    for typed in ("headfones", "heaphdones"):
+        response = shop.ask(typed, top_k=10)
+        assert response["query"]["corrected"]["text"] == "headphones"
+        assert {shop.documents[hit["id"]]["type"] for hit in response["hits"]} == {"headphones"}
 
 
 def test_a_word_is_found_while_it_is_typed(shop: Searched) -> None:
@@ -121,9 +116,45 @@ def test_synonyms_find_and_say_so(shop: Searched) -> None:
     assert any({"sofa", "couch"} <= set(word.values()) for word in told), told
 
 
-def test_keywords_find_their_product_first(shop: Searched) -> None:
+def test_keywords_find_their_product_first_and_doubt_is_for_other_subjects(shop: Searched) -> None:
     expect_first(shop, [case for case in product_queries() if case.kind in KEYWORDS])
-
-
-def test_doubt_is_for_other_subjects(shop: Searched) -> None:
     expect_honest(shop, product_queries())
+
+
+# The help desk: tickets that say the same, many at a time.
+
+
+def test_many_right_tickets_are_no_reason_for_doubt(desk: Searched) -> None:
+    response = desk.ask("refund", facets=["team"])
+    assert all("Refund" in desk.documents[hit["id"]]["title"] for hit in response["hits"])
+    assert response["confidence"] == "high"
+    assert response["total"] == 20
+    assert response["facets"]["team"]["values"] == [{"value": "billing", "count": 20}]
+    assert desk.ask("Refund not received")["confidence"] == "high"
+
+
+def test_pages_reach_every_match(desk: Searched) -> None:
+    words = ("refund", "parcel", "account", "app", "invoice", "login")
+    found = ids(desk.matches(" ".join(words), match="any"))
+    assert len(found) > 120
+    assert found >= set().union(*map(desk.holding, words))
+
+
+def test_a_date_sorts_all_matches(desk: Searched) -> None:
+    found = desk.matches("parcel", sort=["-opened"])
+    assert ids(found) >= desk.holding("parcel")
+    assert [each["opened"] for each in found] == sorted((each["opened"] for each in found), reverse=True)
+
+
+def test_titles_and_numbers_find_their_tickets_first_and_doubt_is_for_other_subjects(desk: Searched) -> None:
+    expect_first(desk, [case for case in ticket_queries() if case.kind != "question"])
+    expect_honest(desk, ticket_queries())
+    for typed in ("t-10432", "10432"):
+        assert desk.first(typed, top_k=1)[0]["_id"] == "T-10432"
+
+
+def test_a_filter_takes_ids(desk: Searched) -> None:
+    wanted = ["T-10432", "T-10433"]
+    assert ids(desk.first("reply", filter={"_id": wanted})) <= set(wanted)
+    response = desk.http.post("/search", json={"filter": {"_id": wanted}}).raise_for_status()
+    assert [hit["id"] for hit in response.json()["hits"]] == wanted

@@ -1,4 +1,4 @@
-"""The manifests as a cluster would get them: the base as its files say, overlays as kustomize makes them."""
+"""The manifests as a cluster would get them from kustomize: overlays, and examples of the page."""
 
 import json
 import re
@@ -24,14 +24,12 @@ Document = dict[str, Any]
 
 
 class System(list[Document]):
-    """All documents of one base or overlay, with questions that many tests ask."""
+    """All documents of one overlay, with questions that many tests ask."""
 
     def of(self, *kinds: str) -> list[Document]:
-        """The documents of some kinds."""
         return [each for each in self if each["kind"] in kinds]
 
     def get(self, kind: str, name: str) -> Document:
-        """The only document of a kind and a name."""
         (found,) = (each for each in self.of(kind) if each["metadata"]["name"] == name)
         return found
 
@@ -53,7 +51,6 @@ class System(list[Document]):
                 yield container, spec
 
     def environment(self, container: Document) -> dict[str, str]:
-        """What a container finds in its environment."""
         found: dict[str, str] = {}
         for source in container.get("envFrom", ()):
             if "configMapRef" in source:
@@ -65,47 +62,23 @@ class System(list[Document]):
         return found | {each["name"]: each.get("value", "") for each in container.get("env", ())}
 
 
-def shown() -> list[str]:
-    """The manifests that docs/kubernetes.md shows."""
-    return re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-
-
-def shown_overlays() -> dict[str, str]:
-    """The overlays among them, by the component that they take."""
-    return {
-        Path(component).name: text
-        for text, document in ((text, yaml.safe_load(text)) for text in shown())
-        if document["kind"] == "Kustomization"
-        for component in document["components"]
-    }
+def shown() -> dict[str, str]:
+    """The manifests that docs/kubernetes.md shows, by the component that they take, otherwise by their kind."""
+    found = {}
+    for text in re.findall(
+        r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        document = yaml.safe_load(text)
+        found |= {Path(each).name: text for each in document.get("components", [document["kind"]])}
+    return found
 
 
 def read(path: Path) -> list[Document]:
     return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
 
 
-def read_env(path: Path) -> dict[str, str]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-
-
-def base() -> System:
-    """What the base's files say, with the generators' documents and the images' tags put in by hand."""
-    folder = K8S / "base"
-    (kustomization,) = read(folder / "kustomization.yaml")
-    found = System(each for name in kustomization["resources"] for each in read(folder / name))
-    for kind, rows in (("ConfigMap", "configMapGenerator"), ("Secret", "secretGenerator")):
-        for row in kustomization[rows]:
-            data = {key: value for name in row["envs"] for key, value in read_env(folder / name).items()}
-            found.append({"apiVersion": "v1", "kind": kind, "metadata": {"name": row["name"]}, "data": data})
-    tags = {row["name"]: f":{row['newTag']}" for row in kustomization["images"]}
-    for container, _ in found.containers():
-        container["image"] += tags.get(container["image"], "")
-    return found
-
-
 def kustomize() -> list[str] | None:
-    """The command that builds a folder, where there is one; kubectl of before 2022 has a kustomize too old."""
+    """The command that builds a folder; kubectl of before 2022 has a kustomize too old."""
     if found := shutil.which("kustomize"):
         return [found, "build"]
     if found := shutil.which("kubectl"):
@@ -136,13 +109,16 @@ def build_own(text: str, folder: Path) -> System:
 
 @pytest.fixture(
     scope="session",
-    params=["base", *OVERLAYS, *(f"docs: {name}" for name in COMPONENTS), "gpu with a query log"],
+    params=[*OVERLAYS, *(f"docs: {name}" for name in COMPONENTS), "gpu with a query log"],
 )
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
-    """One base, overlay or example of the page after the other."""
-    if request.param == "base":
-        return base()
+    """One overlay or example of the page after the other."""
     if request.param in OVERLAYS:
         return build(K8S / "overlays" / request.param)
-    text = shown_overlays()[request.param.removeprefix("docs: ")] if "docs: " in request.param else GPU_LOG
+    text = shown()[request.param.removeprefix("docs: ")] if "docs: " in request.param else GPU_LOG
     return build_own(text, tmp_path_factory.mktemp("overlay"))
+
+
+def only(name: str) -> pytest.MarkDecorator:
+    """For tests of one overlay or example."""
+    return pytest.mark.parametrize("system", [name], indirect=True, scope="session")

@@ -50,7 +50,6 @@ class SearchPage:
             self.sent.append(json.loads(request.post_data))
 
     def open(self, query: str = "", rest: str = "") -> None:
-        """Opens the page, with results where there is a query, otherwise with examples."""
         self.page.goto(f"/?q={quote(query)}{rest}" if query else "/")
 
     def titles(self, query: str = "", rest: str = "") -> list[str]:
@@ -61,7 +60,6 @@ class SearchPage:
         return self.page.locator("#hits h3").all_inner_texts()
 
     def search(self, query: str) -> None:
-        """Types a query and sends it."""
         self.page.get_by_label("Search the documents").fill(query)
         self.page.keyboard.press("Enter")
 
@@ -89,11 +87,9 @@ class SearchPage:
         self.page.route(pattern, fulfill)
 
     def stand_still(self) -> None:
-        """Waits until nothing moves or fades any more."""
         self.page.wait_for_function("document.getAnimations().every(each => each.playState !== 'running')")
 
     def alert(self) -> str:
-        """What the page says where something failed, once it says it."""
         self.page.locator("#problem").wait_for()
         return self.page.locator("#problem").inner_text()
 
@@ -117,12 +113,9 @@ class SearchPage:
             self.stand_still()  # what fades in has no contrast yet
             if self.page.evaluate("document.documentElement.scrollWidth") > size["width"]:
                 found.append("too wide")
-            rules = self.page.evaluate(
-                "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
-            )
-            found += [
-                f"{rule['impact']} {rule['id']}: {node['html']}" for rule in rules for node in rule["nodes"]
-            ]
+            script = "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
+            for rule in self.page.evaluate(script):
+                found += [f"{rule['impact']} {rule['id']}: {node['html']}" for node in rule["nodes"]]
         return found
 
 
@@ -173,13 +166,11 @@ def full_index(tmp_path_factory: Any, toy_model: Path, toy_reranker: Path, toy_c
 
 @pytest.fixture(scope="session")
 def full_url(full_index: Path, serve_app: Any, make_app: Any) -> Iterator[str]:
-    """A service over `full_index`."""
     with serve_app(make_app(full_index)) as client:
         yield str(client.base_url)
 
 
 @pytest.fixture
 def tab(open_page: Callable[..., Any], full_url: str) -> Iterator[SearchPage]:
-    """A wide window on a service that can do everything."""
     with open_page(full_url) as page:
         yield page

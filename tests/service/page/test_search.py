@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from starlette.testclient import TestClient
 
 from glow.query_log import read_feedback
@@ -35,21 +34,24 @@ def test_a_visitor_searches_with_the_keyboard_and_reads_what_was_found(tab: Any)
     assert "by the sun" in first.locator(".snippet").inner_text()
     marks = {word.lower() for word in first.locator(".snippet mark").all_inner_texts()}
     assert {"bees", "home"} <= marks and not marks & (STOP_WORDS | {"hive"})
-    page.locator("#how summary").click()
+    assert re.fullmatch(r"\d+ % likely|score [\d.]+", first.locator(".score").inner_text())
+    line = page.locator("#how summary")
+    assert re.fullmatch(rf"{len(titles)} results in \d+ ms · how this was searched", line.inner_text())
+    details = [page.locator(part).first for part in ("#terms", "#timings", "#hits .parts")]
+    assert [part.is_visible() for part in details] == [False] * 3
+    line.click()
+    assert [part.is_visible() for part in details] == [True] * 3
     stages = page.locator("#timings dt").all_inner_texts()
     assert {"queue", "preprocess", "encode", "search", "fetch"} <= set(stages)
     assert page.locator("#terms .word").all_inner_texts() == query.split()
-    tab.stand_still()  # the bars grow
-    known = "#terms li:not(.unknown)"
-    weights = [float(text) for text in page.locator(f"{known} .rarity").all_inner_texts()]
-    heights = page.eval_on_selector_all(f"{known} .bar", "all => all.map(bar => bar.clientHeight)")
-    assert heights == pytest.approx([max(heights) * weight / max(weights) for weight in weights], abs=1)
+    # Nobody wants to know of this click: `tab` fails where it is sent.
     page.evaluate("addEventListener('click', event => event.preventDefault())")
     first.locator("a").click()
     tab.search("how do the")
     tab.shown("how do the")
     marks = {word.lower() for word in page.locator("#hits mark").all_inner_texts()}
     assert "the" in marks, "a query of stop words alone marks them"
+    assert details[0].is_visible(), "what was unfolded stays so"
 
 
 def test_the_address_keeps_query_and_page(tab: Any) -> None:
@@ -57,7 +59,6 @@ def test_the_address_keeps_query_and_page(tab: Any) -> None:
     coffee = "Coffee beans are roasted seeds; a finer grind gives a stronger cup."
     assert tab.titles(coffee)[0] == "Coffee"
     tab.search("water & co")
-    page.wait_for_url("**/?q=water%20%26%20co")
     tab.shown("water & co")
     page.go_back()
     page.locator("#terms .word", has_text="seeds").wait_for(state="attached")
@@ -74,13 +75,10 @@ def test_the_address_keeps_query_and_page(tab: Any) -> None:
     assert tab.focus() == "how" and page.url.endswith("/?q=water&page=5")
     page.reload()
     assert tab.titles() == shown[4]
-    page.go_back()
-    page.locator("#page", has_text="Page 4").wait_for()
     page.get_by_role("link", name="Previous").click()
-    page.locator("#page", has_text="Page 3").wait_for()
-    assert tab.titles() == shown[2]
-    for number in ("-1", "x", "1.5"):  # there is no such page
-        assert tab.titles("water", f"&page={number}") == shown[0]
+    page.locator("#page", has_text="Page 4").wait_for()
+    assert tab.titles() == shown[3]
+    assert tab.titles("water", "&page=-1") == tab.titles("water", "&page=1.5") == shown[0], "there is none"
     tab.open("water", "&page=1e9")
     page.locator("#found-title", has_text="Nothing more found").wait_for()
     assert not page.locator("#nothing").is_visible(), "other words are of no help there"
@@ -101,8 +99,6 @@ def test_what_is_doubtful_is_said(tab: Any) -> None:
     corrected.get_by_role("link").click()
     page.wait_for_url("**typos=off")
     page.locator("body:not([aria-busy]) #corrected[hidden]").wait_for(state="attached")
-    tab.search("salmon")
-    tab.shown("salmon")
     tab.open("zzzz qqqq", "&retriever=lexical")
     others = page.locator("#nothing a")
     others.first.wait_for()
@@ -132,7 +128,6 @@ def test_what_is_doubtful_is_said(tab: Any) -> None:
 SNIPPETS = (
     ("bees(hive)\n\nA [hive]. The [bees] find [home]. More.", "… The bees find home. More."),
     ("[Bees]. More.|… of them, [bees] go [home] …", "… of them, bees go home …"),
-    ("The [bees] fly. Then they [do] [the] rest.", "The bees fly. Then they do the rest."),
     ("The [home] of [bees]. It is [homes] [bee] by [bees].", "The home of bees. It is homes bee by bees."),
     ("Nothing here. Nor there.", "Nothing here. Nor there."),
 )
@@ -163,7 +158,7 @@ KEY_MS, PAUSE_MS, SETTLE_MS = 20, 200, 1_100
 
 
 def begin(tab: Any, query: str = "") -> None:
-    """Opens the page, ready to type, with a clock that only the test moves."""
+    """Opens the page, with a clock that only the test moves."""
     tab.page.clock.install(time=0)
     tab.open(query)
     tab.page.locator("#hits > li" if query else "#examples a").first.wait_for()
@@ -235,8 +230,6 @@ def test_a_search_is_dropped_for_a_newer_one_and_for_steps_through_the_results(t
         held.pop().continue_()
     page.wait_for_url("**/?q=honey%20bees&prefix=on")
     assert tab.focus() == titles[0]
-    page.keyboard.press("e")
-    page.get_by_text("Scores and words").wait_for()
     assert queries(tab) == ["honey", "honey bees", "honey bees eat"]
 
 
@@ -310,7 +303,6 @@ def numbers(cells: list[str]) -> list[float]:
 
 
 def test_an_explanation_is_asked_for_once_and_says_what_each_word_did(tab: Any) -> None:
-    """Effects come first; the weights that a tower reads are its inputs, which it may turn round, and are not shown."""
     page = tab.page
     tab.expected.append("ERR_INTERNET_DISCONNECTED")
     titles = tab.titles(QUERY)
@@ -340,12 +332,7 @@ def test_an_explanation_is_asked_for_once_and_says_what_each_word_did(tab: Any) 
     words = columns(tab, "Your words")
     assert list(words)[:2] == ["Word", "Score change"] and "Weight" not in panel.inner_text()
     assert set(words["Word"]) == set(QUERY.split()) - STOP_WORDS
-    effects = numbers(words["Score change"])
-    assert any(effects)
-    script = "all => all.map(one => Number(one.style.getPropertyValue('--share')))"
-    bars = panel.locator(".table").first.locator("td.measure:nth-child(2)").evaluate_all(script)
-    assert bars == pytest.approx([abs(effect) / max(map(abs, effects)) for effect in effects], abs=0.03)
-    assert 0 < sum(numbers(words["Attention"])) <= 1.01
+    assert any(numbers(words["Score change"])) and any(numbers(words["Attention"]))
     looked = columns(tab, "Words of the document")
     attention = numbers(looked["Attention"])
     assert "text" in looked["Field"] and attention == sorted(attention, reverse=True)
@@ -353,7 +340,136 @@ def test_an_explanation_is_asked_for_once_and_says_what_each_word_did(tab: Any) 
     assert len(columns(tab, "Words of the document")["Field"]) > len(attention)
 
 
-# What a service's settings and files make of the page.
+# Filters, facets, the order, and the choice of how to search.
+
+
+def facts(tab: Any, name: str) -> set[str]:
+    """Values of a metadata field among the results."""
+    tab.titles()
+    texts = tab.page.locator("#hits .fact").all_inner_texts()
+    return {text.removeprefix(f"{name} ") for text in texts if text.startswith(f"{name} ")}
+
+
+def test_a_ticked_value_filters_stays_in_the_address_and_can_be_taken_off(tab: Any) -> None:
+    page = tab.page
+    tab.open("water")
+    assert facts(tab, "lang") == {"en", "de", "fr"}
+    counts = page.locator(".tick .count").all_inner_texts()
+    assert sorted(int(count) for count in counts) == [16, 17, 17, 25, 25]
+    page.locator(".tick", has_text="de").locator("input").focus()
+    page.keyboard.press("Space")
+    page.wait_for_url("**&f.lang=de")
+    page.locator(".chip", has_text="lang: de").wait_for()
+    assert facts(tab, "lang") == {"de"}
+    assert page.evaluate("document.activeElement.dataset.choice") == "lang de"
+    page.reload()
+    assert facts(tab, "lang") == {"de"}
+    assert page.locator(".tick", has_text="de").locator("input").is_checked()
+    page.get_by_role("button", name="Remove filter lang: de").click()
+    page.wait_for_function("!location.search.includes('f.lang')")
+    assert facts(tab, "lang") == {"en", "de", "fr"}
+    page.go_back()
+    page.locator(".chip", has_text="lang: de").wait_for()
+    assert facts(tab, "lang") == {"de"}
+
+
+def test_values_of_a_field_add_up_and_fields_and_ranges_narrow_each_other(tab: Any) -> None:
+    page = tab.page
+    tab.expected.append("422")
+    tab.open("water", "&f.lang=de&f.lang=fr&f.short=true&f.year=2010..2020")
+    assert facts(tab, "lang") == {"de", "fr"} and facts(tab, "short") == {"true"}
+    assert facts(tab, "year") <= {str(year) for year in range(2010, 2021)}
+    page.get_by_role("button", name="Clear filters").click()
+    page.wait_for_function("location.search === '?q=water'")
+    assert facts(tab, "short") == {"true", "false"}
+    page.get_by_label("year from").fill("2022")
+    page.keyboard.press("Tab")
+    page.wait_for_url("**&f.year=2022..")
+    page.locator(".chip", has_text="year").wait_for()
+    assert facts(tab, "year") == {"2022", "2023", "2024"}
+    page.get_by_role("button", name="Remove filter year").click()
+    page.wait_for_url("**/?q=water")
+    page.get_by_label("day from").fill("2024-10-15")
+    page.wait_for_url("**&f.day=2024-10-15..")
+    page.locator(".chip", has_text="day").wait_for()
+    assert {day[:7] for day in facts(tab, "day")} <= {"2024-10", "2024-11", "2024-12"}
+    tab.open("water", "&f.year=1900..1901")
+    page.locator("#nothing", has_text="No results match these filters").wait_for()
+    assert page.locator("#found-title").inner_text().startswith("Nothing found")
+    tab.open("water", "&f.nope=1")
+    assert "nope" in tab.alert() and "lang" in tab.alert()
+
+
+def test_the_order_can_be_chosen_and_stays_in_the_address(tab: Any) -> None:
+    page = tab.page
+    best = tab.titles("water")
+    box = page.get_by_label("Sort by")
+    texts = box.locator("option").all_inner_texts()
+    assert texts[:3] == ["Best first", "day: oldest first", "day: newest first"]
+    assert {"year: low to high", "lang: A to Z"} <= set(texts) and len(texts) == 7
+    box.select_option("year: high to low")
+    page.wait_for_url("**&sort=-year")
+    for _ in ("chosen", "reloaded"):
+        titles = tab.titles()
+        years = page.locator("#hits .fact", has_text="year").all_inner_texts()
+        assert years == sorted(years, reverse=True) and titles != best
+        assert tab.sent[-1]["sort"][0] == {"field": "year", "order": "desc"}
+        page.reload()
+    box.select_option("Best first")
+    page.wait_for_url("**/?q=water")
+    assert tab.titles() == best
+
+
+def test_how_to_search_can_be_chosen_and_stays_in_the_address(tab: Any) -> None:
+    page = tab.page
+    tab.titles(QUERY)
+    radios = page.get_by_role("radio").evaluate_all("all => all.map(one => [one.value, one.checked])")
+    assert radios == [["hybrid", True], ["dense", False], ["lexical", False]]
+    page.locator("#how summary").click()
+    parts = page.locator("#hits .parts").first.inner_text()
+    assert "meaning" in parts and "words" in parts
+    page.locator(".retrievers label", has_text="Words").click()
+    page.wait_for_url("**&retriever=lexical")
+    assert tab.titles()[0] == "Bees"
+    page.reload()
+    assert tab.titles()[0] == "Bees"
+    assert page.get_by_role("radio", name="Words").is_checked()
+    assert [body["retriever"] for body in tab.sent] == ["hybrid", "lexical", "lexical"]
+    first = tab.titles("water and the sun")
+    with page.expect_response("**/search"):
+        page.get_by_label("Re-rank").check()
+    page.wait_for_url("**&rerank=on")
+    again = tab.titles()
+    assert again != first
+    tab.explain()
+    table = page.get_by_role("table", name="Words that the re-ranker read")
+    table.wait_for()
+    assert "text" in table.inner_text() and "re-ranked" in page.locator("#hits .scores").first.inner_text()
+    page.reload()
+    assert tab.titles() == again and page.get_by_label("Re-rank").is_checked()
+
+
+# What an index and a service's settings and files make of the page.
+
+
+def test_what_an_index_lacks_is_not_offered_and_fields_in_use_come_first(tab: Any) -> None:
+    numbers = {"author": (1_000, 51), "rare": (200, 3), "lang": (1_000, 3)}
+    numbers |= {"section": (1_000, 50), "name": (20, 11), "id": (1_000, 1_000)}
+    columns = {
+        name: {"type": "string", "documents": documents, "distinct": distinct}
+        for name, (documents, distinct) in numbers.items()
+    }
+    tab.expected.append("422")  # the index itself has other fields
+    tab.change("**/info", lambda info: info["index"].update(columns=columns))
+    tab.open("water")
+    tab.alert()
+    assert [facet["field"] for facet in tab.sent[0]["facets"]] == ["lang", "section", "rare"]
+    tab.page.unroute_all()
+    tab.change("**/info", lambda info: info["index"].update(components=[]))
+    assert tab.titles("water", "&rerank=on")
+    for part in ("#retrievers", "#filters", "#rerank-choice", "#hits .why"):
+        assert not tab.page.locator(part).first.is_visible()
+    assert not {"retriever", "facets", "rerank"} & set(tab.sent[-1])
 
 
 def test_settings_choose_examples_filters_groups_and_feedback(

@@ -19,9 +19,11 @@ from glow.cli import app as glow_app
 from glow_service.app import create_app
 from glow_service.settings import Settings
 from glow_service.state import Service
+from tests.service.asking import samples
 
 ADMIN_KEY = "admin-key-of-the-test"
 ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
+"""Headers with the admin key."""
 IDS = {"a": "toy/", "b": "other/"}
 """How the ids of a kind of version begin."""
 ADMIN_HASH = hashlib.sha256(ADMIN_KEY.encode()).hexdigest()
@@ -77,17 +79,21 @@ class Served:
 
     @property
     def live(self) -> str:
-        """The live version's name."""
         return self.service.resources.live().version
 
     def search(self, text: str = "honey bees", **fields: Any) -> httpx.Response:
-        """Searches, by dense vectors unless told otherwise."""
         return self.http.post("/search", json={"query": text, **fields})
 
     def metric(self, name: str) -> float:
         """A metric's value by its name with labels; 0 where it is not there."""
-        lines = self.http.get("/metrics").text.splitlines()
-        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
+        return samples(self.http).get(name, 0.0)
+
+    def admin(self, action: str, **body: Any) -> httpx.Response:
+        """Asks for a reload or a rollback with the admin key."""
+        return self.http.post(f"/admin/{action}", headers=ADMIN, json=body or None)
+
+
+Serve = Callable[..., AbstractContextManager[Served]]
 
 
 class Client(threading.Thread):
@@ -99,7 +105,6 @@ class Client(threading.Thread):
         self.faults, self.versions, self.lost = list[str](), list[str](), 0
 
     def run(self) -> None:
-        """The thread's work."""
         while not self.enough.is_set():
             try:
                 with httpx.Client(base_url=self.url, timeout=30) as http:
@@ -167,9 +172,7 @@ def versions(tmp_path: Path, version_makers: dict[str, Path]) -> Versions:
 
 
 @pytest.fixture
-def serve(
-    versions: Versions, serve_app: Any, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., AbstractContextManager[Served]]:
+def serve(versions: Versions, serve_app: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
     """Serves the versions with more settings; `poll_s` is the interval of looks. Ready when the block begins."""
     monkeypatch.setattr("glow_service.live.resources.WARMUP_QUERIES", 1)
 
@@ -182,15 +185,3 @@ def serve(
             yield Served(http, app.state.service)
 
     return started
-
-
-@pytest.fixture
-def admin() -> dict[str, str]:
-    """Headers with the admin key."""
-    return ADMIN
-
-
-@pytest.fixture(scope="session")
-def admin_flags() -> list[str]:
-    """Flags that set the admin key."""
-    return ["--admin-key", ADMIN_HASH]

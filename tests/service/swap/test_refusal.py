@@ -1,21 +1,26 @@
-"""What cannot be served is refused with a reason, and the live version goes on; what cannot be read changes nothing."""
+"""What cannot be served is refused with a reason, and the live version goes on; how workers know of each other."""
 
-import json
+import asyncio
+import subprocess
+import sys
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from glow.artifact import MANIFEST_FILE, IndexRoot, read_manifest
+from glow_service.errors import NotReadyError
 from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.swap import Swap
-from glow_service.live.workers import WorkerGroup
-from glow_service.telemetry.metrics import Metrics
+from glow_service.live.workers import Readiness, WorkerGroup
+from glow_service.telemetry.metrics import FOLDER_VARIABLE, Metrics
+from tests.service.swap.conftest import Serve
 from tests.until import until
 
-Serve = Callable[..., AbstractContextManager[Any]]
+ROOT = Path(__file__).parents[3]
 
 
 def damage(folder: Path) -> None:
@@ -24,27 +29,20 @@ def damage(folder: Path) -> None:
     (folder / "vectors.faiss").write_bytes(content)
 
 
-def write_newer_format(folder: Path) -> None:
-    manifest = read_manifest(folder, "index")
-    (folder / MANIFEST_FILE).write_bytes(manifest.model_copy(update={"format": 99}).to_bytes())
-
-
-def write_other_model(folder: Path) -> None:
-    manifest = read_manifest(folder, "index")
-    hashes = {**manifest.hashes, "model": "0" * 64}
-    changed = manifest.model_copy(update={"hashes": hashes})
+def change_manifest(folder: Path, **values: Any) -> None:
+    changed = read_manifest(folder, "index").model_copy(update=values)
     (folder / MANIFEST_FILE).write_bytes(changed.to_bytes())
 
 
-def remove_manifest(folder: Path) -> None:
-    (folder / MANIFEST_FILE).unlink()
+def write_other_model(folder: Path) -> None:
+    change_manifest(folder, hashes={**read_manifest(folder, "index").hashes, "model": "0" * 64})
 
 
 BAD: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "b1": (damage, "artifact_damaged", "vectors.faiss"),
-    "b2": (write_newer_format, "artifact_format", "99"),
+    "b2": (lambda folder: change_manifest(folder, format=99), "artifact_format", "99"),
     "b3": (write_other_model, "artifact_mismatch", "document_model"),
-    "b4": (remove_manifest, "artifact_not_found", "manifest.json"),
+    "b4": (lambda folder: (folder / MANIFEST_FILE).unlink(), "artifact_not_found", "manifest.json"),
 }
 
 
@@ -89,7 +87,6 @@ class Interrupted(Resources):
         self.opened: list[str] = []
 
     def open(self, version: str) -> OpenVersion:
-        """As ever, and then what is to happen meanwhile."""
         found = super().open(version)
         self.opened.append(version)
         if self.meanwhile:
@@ -124,7 +121,7 @@ def test_a_swap_that_was_slower_than_further_changes_ends_at_the_newest(versions
 
 
 def test_a_version_that_was_rolled_back_while_it_was_opened_is_never_served(
-    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
+    versions: Any, parts: Any
 ) -> None:
     resources, swap, metrics = parts
     versions.publish("b1")
@@ -186,9 +183,8 @@ def test_an_unexpected_error_is_a_refusal_that_says_nothing_of_itself(versions: 
     resources.meanwhile = [fail]
     versions.publish("b1")
     swap.follow()
-    assert resources.live().version == "a1"
-    assert swap.refusal is not None
-    assert (swap.refusal.code, "secret" in swap.refusal.reason) == ("internal", False)
+    assert (resources.live().version, swap.refusal.code) == ("a1", "internal")
+    assert "secret" not in swap.refusal.reason
     swap.follow(force=True)
     assert (resources.live().version, swap.refusal) == ("b1", None)
     assert outcomes(metrics) == {"refused": 1, "done": 1}
@@ -199,10 +195,81 @@ def test_the_same_name_with_another_content_is_another_version(versions: Any, pa
     swap.follow()
     before = resources.live()
     path = versions.path / "a1" / MANIFEST_FILE
-    other = read_manifest(versions.path / "a1", "index").model_copy(update={"created": "2026-01-01T00:00:00"})
     path.write_bytes(path.read_bytes())  # written anew, and the same
     swap.follow()
     assert resources.live() is before
-    path.write_bytes(other.to_bytes())
+    change_manifest(path.parent, created="2026-01-01T00:00:00")
     swap.follow()
-    assert resources.live().manifest.created == json.loads(path.read_bytes())["created"]
+    assert resources.live().manifest.created == "2026-01-01T00:00:00"
+
+
+# How the workers of a service know of each other.
+
+
+def test_workers_that_have_ended_have_no_standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    group = WorkerGroup()
+    asked = group.ask()
+    assert group.asked() == asked
+    group.note("v1", "", asked)
+    (standing,) = WorkerGroup().statuses()
+    assert (standing.version, standing.refused, standing.request) == ("v1", "", asked)
+    for name, content in (
+        ("live-999999999.json", b'{"pid":999999999,"started":1,"version":"v0","refused":"","request":""}'),
+        ("live-1.json", b'{"pid":1,"started":7,"version":"v0","refused":"","request":""}'),
+        ("live-2.json", b"half a fi"),
+        ("live-3.json", b'{"pid":3}'),
+    ):
+        (tmp_path / name).write_bytes(content)
+    assert WorkerGroup().statuses() == [standing]
+
+
+NOTE = """
+import sys
+from glow_service.live.workers import WorkerGroup
+WorkerGroup().note("v1", "", "")
+print("noted", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_once_all_have_loaded_no_worker_says_otherwise(
+    toy_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a worker was told before, while it loaded or waited for its group, is not remembered."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    group, resources = WorkerGroup(), Resources(toy_index, Metrics())
+    readiness = Readiness(resources, group, processes=2)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", NOTE], cwd=ROOT, **pipes) as other:
+
+        async def ask() -> None:
+            with pytest.raises(NotReadyError, match="still loading"):
+                await readiness.check()
+            version = resources.load().version
+            with pytest.raises(NotReadyError, match="not all workers"):
+                await readiness.check()
+            group.note(version, "", "")
+            assert other.stdout.readline() == b"noted\n"
+            assert (await readiness.check()).version == version
+
+        asyncio.run(ask())
+        other.kill()
+    assert len(group.statuses()) == 1 and WorkerGroup().have_loaded(2)
+    readiness.close()
+
+
+def test_workers_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    inside = []
+
+    def load() -> None:
+        with WorkerGroup().turn(1):
+            inside.append(1)
+            assert len(inside) == 1
+            time.sleep(0.01)  # for another to come in
+            inside.pop()
+
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(load) for _ in range(6)]:
+            each.result(30)

@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,8 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow_service.search.run import SearchAnswer, SearchSession
-from tests.service.swap.conftest import searching
+from tests.service.swap.conftest import ADMIN, ADMIN_HASH, Serve, searching
 from tests.until import until
-
-Serve = Callable[..., AbstractContextManager[Any]]
 
 
 def test_five_swaps_under_two_clients_fail_and_mix_no_answer(versions: Any, serve: Serve) -> None:
@@ -157,3 +155,25 @@ def test_a_version_of_the_same_model_takes_over_its_tower(versions: Any, serve: 
         assert served.service.resources.live().encoder is tower
         assert served.service.resources.live().preprocessor.pieces is pieces
         assert served.search().json()["index"]["version"] == "b1"
+
+
+def test_swaps_of_two_workers_fail_nothing(versions: Any, start_server: Any, tmp_path: Path) -> None:
+    names = ["b1", "a2", "b2", "a3"]
+    for name in names:
+        versions.add(name)
+    flags = ("--index-root", str(versions.path), "--workers", "2", "--admin-key", ADMIN_HASH)
+    with start_server(tmp_path, *flags) as server:
+        seconds = []
+        with searching(server.url, 2) as clients:
+            for name in names:
+                versions.publish(name)
+                reloaded = httpx.post(f"{server.url}/admin/reload", headers=ADMIN, timeout=60)
+                assert reloaded.json()["live"]["version"] == name
+                assert reloaded.json()["workers"] == {"count": 2, "following": 2, "refusing": 0}
+                seconds.append(reloaded.elapsed.total_seconds())
+        assert min(seconds) < 10.0, "each time, it waited for the other worker in vain"
+        assert [client.lost for client in clients] == [0, 0]
+        pid = server.process.pid
+        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        server.process.kill()  # the workers end with their supervisor
+        until(lambda: not any(Path(f"/proc/{each}/cmdline").exists() for each in workers))
