@@ -101,7 +101,7 @@ def test_a_taken_port_and_missing_documents_are_said_at_once(demo: str, tmp_path
     done = python("-m", "demo", "--port", port, "--folder", tmp_path / "other", *given, timeout=30)
     assert done.returncode == 2
     assert ("absent.jsonl" if absent else "is in use") in done.stderr
-    assert not (tmp_path / "other").exists()
+    assert not [*(tmp_path / "other").rglob("CURRENT")], "nothing was built"
 
 
 def test_a_folder_of_notes_is_served(tmp_path: Path) -> None:
