@@ -168,7 +168,7 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 import glow_service.app
 from glow.errors import DependencyError
-from glow_service.telemetry import Tracer
+from glow_service.telemetry.tracing import Tracer
 Tracer("", 1.0, print).note({}, {})
 try:
     Tracer("http://127.0.0.1:4318", 1.0, print)
