@@ -1,17 +1,32 @@
-"""Attacks a service over loopback and says what became of it and of its other clients.
+"""Measures a plain client alone, and beside two hostile ones at their limits, over loopback.
 
-    python -m tests.attacks --index-root INDEX_ROOT [--tree CHECKOUT] [--only NAME] [--seconds 15]
+    python -m tests.attacks --index-root INDEX_ROOT [--only NAME] [--seconds 15]
 
-`INDEX_ROOT` is that of `make demo`. docs/results/hardening.md has the figures; tests/attacks/test_attacks.py runs each for a moment.
+`INDEX_ROOT` is that of `make demo`; docs/results/hardening.md has the figures.
 """
 
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
-from tests.attacks.attacks import ATTACKS
-from tests.attacks.harness import ROOT
+from tests.attacks.harness import (
+    Plain,
+    explain_batch,
+    filter_batch,
+    hostile,
+    plain_batch,
+    rerank_search,
+    serving,
+)
+
+LIMITED = ("--workers", "2", "--rate-limit", "20", "--rate-burst", "50")
+UNLIMITED = ("--workers", "2", "--cache-entries", "0")
+ATTACKS = {
+    "explained-batches": ("/search/batch", explain_batch(3, 20), LIMITED),
+    "plain-batches": ("/search/batch", plain_batch(), LIMITED),
+    "long-filters": ("/search/batch", filter_batch("kind", 4), LIMITED),
+    "re-ranking": ("/search", rerank_search(), UNLIMITED),
+}
 
 
 def main() -> None:
@@ -20,13 +35,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--index-root", type=Path, required=True)
-    parser.add_argument("--tree", type=Path, default=ROOT)
     parser.add_argument("--only", choices=sorted(ATTACKS))
     parser.add_argument("--seconds", type=float, default=15.0)
     options = parser.parse_args()
     for name in [options.only] if options.only else ATTACKS:
-        figures: dict[str, Any] = ATTACKS[name](options.index_root, options.seconds, options.tree)
-        print(json.dumps({"attack": name, **figures}), flush=True)  # noqa: T201 - a program
+        path, body, flags = ATTACKS[name]
+        with serving(options.index_root, *flags, keys=True) as service:
+            warm, alone, beside = (Plain(service.url, pace_s=0.06) for _ in range(3))
+            warm.ask(2.0)
+            alone.ask(options.seconds)
+            with hostile(service.url, path, body) as statuses:
+                beside.ask(options.seconds)
+        ratio = round(beside.summary()["p99_ms"] / alone.summary()["p99_ms"], 2)
+        figures = {"alone": alone.summary(), "beside": beside.summary(), "hostile": statuses}
+        print(json.dumps({"attack": name, "p99_ratio": ratio, **figures}), flush=True)  # noqa: T201 - a program
 
 
 if __name__ == "__main__":
