@@ -11,7 +11,7 @@ import pytest
 import typer
 import typer.testing
 
-from glow.errors import FormatError, MismatchError
+from glow.errors import ConfigError, FormatError, MismatchError
 from glow.evaluation.retrievers import LexicalRetriever
 from glow.negatives import QueryNegatives, documents_hash, write_negatives
 from glow.records import Query
@@ -153,6 +153,11 @@ def test_what_was_left_out_is_counted(collection: Collection, dense: EncodedCorp
     assert figures["left_out"] == {"relevant": 51, "equal": 1, "margin": 0}
     assert figures["negatives"] == 50 * 51 - 52 == sum(len(line.negatives) for line in lines)
     assert (figures["queries"], figures["queries_with_negatives"]) == (51, 50)
+
+
+def test_vectors_without_a_model_are_refused(collection: Collection) -> None:
+    with pytest.raises(ConfigError, match="--model"):
+        mine(collection, "train", SCHEMA, MiningOptions(), None)
 
 
 def test_a_file_comes_back_as_document_numbers(
