@@ -15,7 +15,7 @@ from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, Manifest, open_model
 from glow.errors import FormatError
 from glow.records import Document
 from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, Device, Encoder
-from glow.text import Preprocessor, TermTable, WeightedTokens, idf_lucene, load_preprocessor
+from glow.text import Preprocessor, TermTable, WeightedTokens, idf_of_words, load_preprocessor
 
 TERMS = "terms"
 """Extra output of `document-terms.onnx`: float32 [B, L, K], L2-normalized."""
@@ -54,15 +54,13 @@ class LearnedHead:
         """Directions of words, float32 [W, K], L2-normalized, and their gains, float32 [W], > 0."""
         directions = np.empty((len(words), self.dimensions), np.float32)
         gains = np.empty(len(words), np.float32)
-        terms = preprocessor.terms
         for start in range(0, len(words), _CHUNK_WORDS):
             chunk = words[start : start + _CHUNK_WORDS]
             vectors = encoder.encode([preprocessor.query(word) for word in chunk])
             projected = vectors @ self.projection + self.bias
             norms = np.linalg.norm(projected, axis=1, keepdims=True)
             directions[start : start + len(chunk)] = projected / norms
-            dfs = np.array([min(max(terms.df(word), 1), terms.documents) for word in chunk], np.float64)
-            idf = idf_lucene(dfs, float(max(terms.documents, 1)))
+            idf = idf_of_words(chunk, preprocessor.terms)
             raised = vectors @ self.gain_weight + self.gain_bias + self.gain_idf * idf
             gains[start : start + len(chunk)] = self.scale * np.logaddexp(0.0, raised)
         return directions, gains

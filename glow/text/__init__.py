@@ -32,7 +32,7 @@ from glow.text.preprocessor import (
 from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.tokenizer import TOKENIZER_FILE, TokenizerPieces
-from glow.text.weighting import Weighting, WordWeigher, bm25_weight, idf_lucene
+from glow.text.weighting import Weighting, WordWeigher, bm25_weight, idf_lucene, idf_of_words
 from glow.text.words import VOCABULARY_FILE, WordPieces, is_punctuation
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "AnalyzerName", "CorpusCounter", "Fragment", "Highlighter", "Highlighting", "LexicalFields", "LongDocuments", "PassageCutter",
     "PassageOptions", "Preprocessor", "TermCounter", "TermStats", "TermTable", "TokenizerPieces", "WeightedTokens",
     "Weighting", "WordPieces", "WordSpans", "WordWeigher", "batches_by_length", "bm25_weight",
-    "body_text", "check_analyzer", "field_words", "idf_lucene", "is_indexed", "is_lexical", "is_punctuation",
+    "body_text", "check_analyzer", "field_words", "idf_lucene", "idf_of_words", "is_indexed", "is_lexical", "is_punctuation",
     "lexical_tokens", "lexical_words", "load_pieces", "load_preprocessor", "markup", "misspell", "misspell_in", "pad",
     "passage_document", "save_preprocessor", "searched_words", "select_terms",
 ]  # fmt: skip

@@ -50,6 +50,13 @@ def idf_lucene(df: Number, documents: float) -> Number:
     return idf
 
 
+def idf_of_words(words: Sequence[str], terms: TermTable) -> NDArray[np.float64]:
+    """Lucene's idf of words, float64 [W], above 0; a word that no document has counts as one that a single document has."""
+    documents = max(terms.documents, 1)
+    dfs = np.fromiter((min(max(terms.df(word), 1), documents) for word in words), np.float64, len(words))
+    return idf_lucene(dfs, float(documents))
+
+
 def bm25_weight(idf: Number, tf: Number, length: Number, average: float, k1: float, b: float) -> Number:
     """BM25: idf * tf / (tf + k1 * (1 - b + b * l / avgl)). A word's weight in a query (Eq. 6), or a term's impact on a document.
 

@@ -28,7 +28,7 @@ from glow.text import (
     Analyzer,
     Preprocessor,
     batches_by_length,
-    idf_lucene,
+    idf_of_words,
     is_lexical,
     lexical_tokens,
     lexical_words,
@@ -137,10 +137,7 @@ class ImpactsCollection:
 
     def idf(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Idf of words by the collection's own statistics, float32 [W]."""
-        terms = self._preprocessor.terms
-        documents = max(terms.documents, 1)
-        dfs = np.array([min(max(terms.df(word), 1), documents) for word in words], np.float64)
-        return idf_lucene(dfs, float(documents)).astype(np.float32)
+        return idf_of_words(words, self._preprocessor.terms).astype(np.float32)
 
     def encode(self, tower: Tower) -> None:
         """Writes the document tower's float16 embeddings of tokens that can represent words; keeps existing files."""

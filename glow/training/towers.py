@@ -43,7 +43,6 @@ from glow.training.data import (
 )
 from glow.training.encode import Encoding, encode, vectors
 from glow.training.negatives import match_negatives
-from glow.training.objective import Objective, ObjectiveConfig, Side, Targets, lexical_part
 from glow.training.run import (
     Group,
     Keep,
@@ -56,6 +55,7 @@ from glow.training.run import (
     linear,
 )
 from glow.training.teacher import document_key, query_key, teacher_vectors
+from glow.training.tower_loss import Objective, ObjectiveConfig, Side, Targets, lexical_part
 
 
 class TowersConfig(StrictModel):

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from glow.training.objective import (
+from glow.training.run import learning_rate
+from glow.training.tower_loss import (
     BceObjective,
     blocked_negatives,
     embedding_loss,
@@ -13,7 +14,6 @@ from glow.training.objective import (
     sample_negatives,
     softmax_loss,
 )
-from glow.training.run import learning_rate
 
 NOTHING = torch.zeros(2, 2, dtype=torch.bool)
 

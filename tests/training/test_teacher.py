@@ -22,7 +22,6 @@ from glow.training import Given, Progress, TrainConfig, load_checkpoint, save_ch
 from glow.training.checkpoint import TEACHER_MAP
 from glow.training.data import Collection, PairBatches, topics_of
 from glow.training.encode import vectors
-from glow.training.objective import Objective, ObjectiveConfig, Targets, lexical_part
 from glow.training.run import read_metrics
 from glow.training.teacher import (
     Aims,
@@ -32,6 +31,7 @@ from glow.training.teacher import (
     query_key,
     teacher_vectors,
 )
+from glow.training.tower_loss import Objective, ObjectiveConfig, Targets, lexical_part
 from glow.training.towers import reciprocal_ranks
 from research.encoders.train import average
 from tests.training.conftest import MakePreprocessor, write_bert

@@ -41,7 +41,7 @@ from glow.text import (
     LexicalFields,
     TermTable,
     bm25_weight,
-    idf_lucene,
+    idf_of_words,
     is_indexed,
 )
 
@@ -229,7 +229,7 @@ def build_lexical(
             lengths.append(counts.total() - sum(counts[row] for row in counts.keys() & vocabulary.stop_words))
         if on_words is not None:
             on_words(vocabulary.document_frequencies())
-        idf = _idf(vocabulary.terms, terms)
+        idf = idf_of_words(vocabulary.terms, terms)
         length = np.array(lengths, np.float64)
         own = max(float(length.mean()), 1.0) if len(length) else 1.0
         average = average_length or own
@@ -284,13 +284,6 @@ class _Vocabulary:
     def document_frequencies(self) -> Iterator[tuple[str, int]]:
         """Each word of the documents, with its document frequency."""
         return ((word, df) for word, df in zip(self._words, self._dfs.tolist(), strict=True) if df)
-
-
-def _idf(words: list[str], terms: TermTable) -> NDArray[np.float64]:
-    """float64 [v], > 0."""
-    documents = float(max(terms.documents, 1))
-    dfs = np.fromiter((max(terms.df(word), 1) for word in words), np.float64, len(words))
-    return idf_lucene(np.minimum(dfs, documents), documents)
 
 
 BLOCK_POSTINGS = 1 << 20
