@@ -5,11 +5,14 @@ from glow.index.columns.component import COLUMNS, join_columns
 from glow.index.columns.reader import (
     COLUMNS_FOLDER,
     MAX_FIELDS,
-    MAX_NAME_CHARACTERS,
     ORDER_FILE,
     Columns,
     ColumnsHeader,
     TypedColumn,
+    value_ranks,
+)
+from glow.index.columns.values import (
+    MAX_NAME_CHARACTERS,
     ValueType,
     duration_s,
     field_values,
@@ -18,7 +21,6 @@ from glow.index.columns.reader import (
     pick,
     span_of,
     type_of,
-    value_ranks,
 )
 
 __all__ = [

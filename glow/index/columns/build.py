@@ -30,12 +30,8 @@ from glow.index.columns.reader import (
     FieldHeader,
     PartHeader,
     Place,
-    Scalar,
-    ValueType,
-    field_values,
-    instant_of,
-    type_of,
 )
+from glow.index.columns.values import Scalar, ValueType, field_values, instant_of, type_of
 from glow.index.stored_fields import StoredDocuments
 from glow.storage import allocate
 

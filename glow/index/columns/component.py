@@ -21,8 +21,8 @@ from glow.index.columns.reader import (
     ColumnsHeader,
     Field,
     TypedColumn,
-    ValueType,
 )
+from glow.index.columns.values import ValueType
 from glow.index.component import BuildInputs, Component, ComponentOptions, Corpus, Rules
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.index.stored_fields import STORED_FIELDS

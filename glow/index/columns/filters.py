@@ -7,7 +7,8 @@ from math import isfinite
 from typing import Any, NoReturn, TypeAlias
 
 from glow.errors import Fault, FilterError
-from glow.index.columns.reader import Columns, Field, Scalar, ValueType, span_of, type_of
+from glow.index.columns.reader import Columns, Field
+from glow.index.columns.values import Scalar, ValueType, span_of, type_of
 
 MOST_CONDITIONS = 10
 

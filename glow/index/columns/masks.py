@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from glow.errors import Fault, FilterError
 from glow.index.columns.filters import ID_FIELD, And, Exists, Expression, Not, OneOf, Or, field_of
-from glow.index.columns.reader import VALUE_TYPES, Columns, Field, Scalar, TypedColumn
+from glow.index.columns.reader import Columns, Field, TypedColumn
+from glow.index.columns.values import VALUE_TYPES, Scalar
 from glow.index.ranking import RowMask
 
 DEFAULT_MAX_BYTES = 64 << 20
