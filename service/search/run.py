@@ -1,4 +1,4 @@
-"""One search as ARCHITECTURE tells it: preprocess, encode, filter, search, fuse, re-rank, arrange, render.
+"""One search as ARCHITECTURE tells it: analyze, preprocess, encode, filter, search, fuse, re-rank, match, arrange, render.
 
 The functions block and may run in many threads. `service/search/pool.py` keeps all stages off the event loop, except
 the first one, which takes microseconds.
