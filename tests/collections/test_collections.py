@@ -8,10 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
+import typer
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow_service.api.routes import ROUTES
+from glow_service.commands.serve import serve_command
 from glow_service.settings import Settings
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write
@@ -25,7 +28,7 @@ filter = {field = "owner", eq = "ann"}
 
 [bob]
 collections = ["default"]
-filter = {and = [{field = "owner", eq = "bob"}]}
+filter = {and = [{field = "owner", eq = "bob"}, {not = {or = [{field = "owner", eq = "ann"}]}}]}
 
 [ops]
 """
@@ -33,21 +36,23 @@ RARE = "xylograph"
 """A word that stands in documents of bob's alone."""
 
 
-def owned() -> list[dict[str, Any]]:
-    found = []
-    for number, line in enumerate(documents(60)):
-        owner = ("ann", "bob")[number % 2]
-        text = f"{line['text']} {RARE} {number}" if owner == "bob" else line["text"]
-        found.append({**line, "_id": f"{owner}/{number}", "owner": owner, "text": text})
-    return found
+def owned(number: int, line: dict[str, Any]) -> dict[str, Any]:
+    owner = ("ann", "bob")[number % 2]
+    text = f"{line['text']} {RARE} {number}" if owner == "bob" else line["text"]
+    return {**line, "_id": f"{owner}/{number}", "owner": owner, "text": text}
+
+
+def index_in(folder: Path, model: Path, records: list[dict[str, Any]], **options: Any) -> IndexRoot:
+    source = write(folder.with_suffix(".jsonl"), records)
+    return made(model, source, folder, index="flat", **options)
 
 
 @pytest.fixture(scope="module")
 def service(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("tenants")
-    source = write(folder / "books.jsonl", owned())
-    books = made(toy_model, source, folder / "books", index="flat", passages=True)
-    films = made(toy_model, write(folder / "films.jsonl", documents(20)), folder / "films", index="flat")
+    records = [owned(number, line) for number, line in enumerate(documents(60))]
+    books = index_in(folder / "books", toy_model, records, passages=True)
+    films = index_in(folder / "films", toy_model, documents(20))
     (folder / "tenants.toml").write_text(TENANTS)
     keys = ",".join(f"{name}:{hashlib.sha256(key.encode()).hexdigest()}" for name, key in KEYS.items())
     flags = ("--index", f"films={films.path}", "--tenants", str(folder / "tenants.toml"), "--api-keys", keys)
@@ -198,18 +203,19 @@ def test_health_and_metrics_are_those_of_all(service: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("index", "said"),
     [
-        ({"index": "films"}, "expected NAME=ROOT"),
-        ({"index": "search=x"}, "is reserved or used twice"),
-        ({"index": "a=x,a=y"}, "is reserved or used twice"),
-        ({"index": "A/b=x"}, "expected NAME=ROOT"),
-        ({"index": "a=x", "workers": 2}, "one process serves several indexes"),
+        ("films", "expected NAME=ROOT"),
+        ("A/b=x", "expected NAME=ROOT"),
+        ("search=x", "is reserved or used twice"),
+        ("a=x,a=y", "is reserved or used twice"),
     ],
 )
-def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_settings_that_cannot_be_meant(index: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said):
-        Settings(index_root=tmp_path, **values)
+        Settings(index_root=tmp_path, index=index)
+    with pytest.raises(ValueError, match="one process serves several indexes"):
+        Settings(index_root=tmp_path, index="a=x", workers=2)
 
 
 @pytest.mark.parametrize(
@@ -221,11 +227,16 @@ def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_pa
         ("[ann", "cannot read the file"),
         ("[ann]\ncollections = []\n", r"\[ann\] collections is an empty list"),
         ("[ann]\ncollections = ['films']\n", r"\[ann\] collections has 'films', expected .*: default \[type"),
-        ("[ann]\nfilter = {}\n", r"\[ann\] filter restricts nothing"),
-        ("[ann]\nfilter = {not = {a = 1, or = []}}\n", r"\[ann\] filter restricts nothing"),
-        ("[ann]\nfilter = {and = []}\n", r"\[ann\] filter restricts nothing"),
-        ("[ann]\nfilter = {not = {or = [{and = [{or = []}]}]}}\n", r"\[ann\] filter restricts nothing"),
-        ("[ann]\nfilter = {or = [{field = 'a', eq = 1}, {and = []}]}\n", r"\[ann\] filter restricts nothing"),
+        *(
+            (f"[ann]\nfilter = {filter}\n", r"\[ann\] filter restricts nothing")
+            for filter in (
+                "{}",
+                "{and = []}",
+                "{not = {a = 1, or = []}}",
+                "{not = {or = [{and = [{or = []}]}]}}",
+                "{or = [{field = 'a', eq = 1}, {and = []}]}",
+            )
+        ),
         (
             "[ann]\nfilter = {and = [{feild = 'owner', eq = 1}]}\n",
             r"\[ann\] filter has eq = 1, expected a list, or a field",
@@ -250,29 +261,53 @@ def test_tenants_that_open_more_than_was_meant_are_refused(text: str, said: str,
 
 
 @pytest.mark.parametrize(
-    "table",
+    ("flags", "variable", "config"),
     [
-        "",
-        "collections = ['default', 'films']",
-        "filter = {field = 'owner', eq = 'ann'}",
-        "filter = {and = [{field = 'owner', eq = 'ann'}, {not = {field = 'secret', exists = true}}]}",
-        "filter = {or = []}",
+        (("--index", "a=X", "--index", "a=Y"), "", ""),
+        (("--index", "a=X,b=Z", "--index", "a=Y"), "", ""),
+        ((), "a=X,a=Y", ""),
+        ((), "", 'index = "a=X,a=Y"'),
+        ((), "", 'index = ["a=X", "a=Y"]'),
     ],
 )
-def test_tables_that_restrict_or_open_all_on_purpose_are_taken(table: str, tmp_path: Path) -> None:
-    path = tmp_path / "tenants.toml"
-    path.write_text(f"[ann]\n{table}\n")
-    key = f"ann:{hashlib.sha256(b'x').hexdigest()}"
-    Settings(index_root=tmp_path, index="films=x", tenants=str(path), api_keys=key)
+def test_a_name_twice_is_refused(flags: tuple[str, ...], variable: str, config: str, tmp_path: Path) -> None:
+    (tmp_path / "glow.toml").write_text(config)
+    single = typer.Typer(add_completion=False)
+    single.command()(serve_command)
+    given = ("--index-root", "x", "--config", str(tmp_path / "glow.toml"), *flags)
+    done = CliRunner().invoke(single, given, env={"GLOW_INDEX": variable})
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert "found 'a=Y', but the name 'a' is reserved or used twice; choose another name" in line
 
 
-def test_a_collection_is_swapped_by_itself(service: str, toy_model: Path, tmp_path: Path) -> None:
-    root = made(toy_model, write(tmp_path / "a.jsonl", documents(10)), tmp_path / "a", index="flat")
-    other = made(toy_model, write(tmp_path / "b.jsonl", documents(10)), tmp_path / "b", index="flat")
-    with serving(root.path, "--index", f"b={other.path}") as running:
-        first = httpx.get(f"{running.url}/v1/b/info").json()["index"]["version"]
-        made(toy_model, write(tmp_path / "b2.jsonl", documents(12)), tmp_path / "b", index="flat")
-        wanted = IndexRoot(tmp_path / "b").current()
-        until(lambda: httpx.get(f"{running.url}/v1/b/info").json()["index"]["version"] == wanted)
-        assert wanted != first
-        assert httpx.get(f"{running.url}/info").json()["index"]["version"] == root.current()
+def test_names_reach_the_workers_whole(tmp_path: Path) -> None:
+    settings = Settings(index_root=tmp_path, index=("a=my  index", "b=c, d=e"))
+    again = Settings.from_environment(settings.to_environment())
+    assert again.collections == {"a": Path("my  index"), "b": Path("c"), "d": Path("e")}
+
+
+def test_flags_add_up_clients_have_one_limit_and_a_collection_is_swapped_by_itself(
+    toy_model: Path, tmp_path: Path
+) -> None:
+    books, films, maps = (index_in(tmp_path / name, toy_model, documents(10)) for name in ("a", "b b", "c"))
+    flags = (f"--index=films={films.path}", f"--index=maps={maps.path}", "--rate-limit=1", "--rate-burst=5")
+    with serving(books.path, *flags) as running, httpx.Client(base_url=running.url) as http:
+
+        def search(path: str, address: str) -> int:
+            headers = {"X-Forwarded-For": address}
+            return http.post(path, json={"query": "bees"}, headers=headers).status_code
+
+        paths = ("/search", "/v1/films/search", "/v1/maps/search")
+        assert [search(path, f"10.0.1.{number}") for number, path in enumerate(paths)] == [200] * 3
+        statuses = [search(paths[number % 2], "10.0.0.1") for number in range(16)]
+        # The rest of the bound is time: a token came back in each second that this took.
+        assert statuses[:5] == [200] * 5 and 5 <= statuses.count(200) <= 7, statuses
+        assert set(statuses) == {200, 429}
+
+        def live(path: str) -> str:
+            return str(http.get(path).json()["index"]["version"])
+
+        first, wanted = films.current(), index_in(films.path, toy_model, documents(12)).current()
+        until(lambda: live("/v1/films/info") == wanted)
+        assert wanted != first and live("/info") == books.current()

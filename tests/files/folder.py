@@ -19,10 +19,6 @@ WORDS = (
 )
 FOLDERS = ("", "manuals/", "wiki/2025/", "Straße & Café/", "a b/ü#1%/")
 NAMES = ("note {n}", "Übersicht-{n}", "report_{n}", "{n} (copy)", "plan #{n}", "100% {n}", 'r\'ead "me" {n}')
-ENCRYPTED = b"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O (%b) /U (%b) >> /ID [(a)(a)] >>" % (
-    b"x" * 32,
-    b"y" * 32,
-)
 
 
 def _markdown(sentence: str) -> bytes:
@@ -46,29 +42,35 @@ MAKERS: dict[str, Callable[[str], bytes]] = {
     ".txt": lambda sentence: f"To do\n\n{sentence}\n".encode(),
     ".TXT": lambda sentence: f"Zu erledigen: Grüße\r\n\r\n{sentence}\r\n".encode("windows-1252"),
     ".pdf": lambda sentence: office.pdf(["A page before it.", sentence], "Manual"),
-    ".docx": lambda sentence: office.docx("A letter", ["Dear all,", sentence]),
-    ".pptx": lambda sentence: office.slides([("Agenda", "Welcome"), ("Findings", sentence)]),
-    ".xlsx": lambda sentence: office.xlsx([["what", "where"], [sentence, "here"]]),
-    ".odt": lambda sentence: office.odt("A protocol", [sentence]),
-    ".epub": lambda sentence: office.epub("A novel", ["It began in May.", sentence]),
-    ".eml": lambda sentence: office.mail("Your question", sentence),
+    ".docx": lambda sentence: office.docx("A letter", "Dear all", sentence),
+    ".pptx": lambda sentence: office.slides("Results", "Findings", sentence),
+    ".xlsx": lambda sentence: office.xlsx("A list", "Seen", sentence),
+    ".odt": lambda sentence: office.odt("A protocol", "Present", sentence),
+    ".epub": lambda sentence: office.epub("A novel", "Chapter", sentence),
+    ".eml": lambda sentence: office.mail("Your question", "Answer", "See above.", sentence),
     ".csv": lambda sentence: f"id;title;price\n{zlib.crc32(sentence.encode())};{sentence};12,50\n".encode(),
 }
 """Ending -> a file with a sentence in it."""
-DAMAGED: dict[str, bytes] = {
-    "cut.pdf": office.pdf(["It is cut off."])[:200],
-    "scanned.pdf": office.pdf(["", ""]),
-    "locked.pdf": office.pdf(["Nobody reads this."]).replace(b">>\nstartxref", ENCRYPTED + b"\nstartxref"),
-    "cut.docx": office.docx("A letter", ["It is cut off."])[:-300],
-    "word.docx": b"\x00\x01 not a zip file",
-    "empty.docx": b"",
-    "empty.md": b"",
-    "blank.txt": b" \n\n ",
-    "noise.html": hashlib.shake_128(b"noise").digest(50_000),
-    "noise.xlsx": hashlib.shake_128(b"sheet").digest(5_000),
-    "bomb.odt": office.packed({"content.xml": "<a>" + "0" * 60_000_000 + "</a>"}),
-}
-"""Files that no document comes of; each is named among the rejects."""
+ENTITIES = "".join(f"<!ENTITY a{each + 1} '{f'&a{each};' * 10}'>" for each in range(9))
+LAUGHS = f"<!DOCTYPE x [<!ENTITY a0 'ha'>{ENTITIES}]><x>&a9;</x>"
+DAMAGED: dict[str, tuple[bytes, str]] = {
+    "cut.pdf": (office.pdf(["It is cut off."])[:200], "damaged or not a PDF"),
+    "scanned.pdf": (office.pdf(["", ""]), "no text: scanned pages need OCR, for example ocrmypdf"),
+    "locked.pdf": (office.pdf(["Secret"], trailer=office.LOCKED), "encrypted; remove its password"),
+    "cut.docx": (office.docx("A letter", "Dear all", "It is cut off.")[:-300], "damaged or not .docx: File is"),
+    "word.docx": (b"\x00\x01 not a zip file", "damaged or not .docx: File is not a zip file"),
+    "old.docx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "encrypted or of an old version"),
+    "empty.docx": (b"", "no text: the file is empty"),
+    "empty.md": (b"", "no text: the file is empty"),
+    "blank.txt": (b" \n\n ", "no text: the file is empty"),
+    "noise.html": (hashlib.shake_128(b"noise").digest(50_000), "not text"),
+    "noise.xlsx": (hashlib.shake_128(b"sheet").digest(5_000), "damaged or not .xlsx: File is not a zip file"),
+    "random.eml": (bytes(range(256)) * 20, "not text"),
+    "bomb.odt": (office.bomb(600), "unpacks to more than 536,870,912 bytes"),
+    "large.odt": (office.packed({"content.xml": "<a>" + "0" * 60_000_000 + "</a>"}), ""),
+    "laughs.odt": (office.packed({"META-INF/manifest.xml": "<manifest/>", "content.xml": LAUGHS}), "declares entities in content.xml"),
+}  # fmt: skip
+"""Files that no document comes of; each is named among the rejects, with how its reason begins."""
 FOREIGN = {"photos.zip": 3, "logo.psd": 1, "film.mp4": 2, "Makefile": 1}
 """Files that nobody reads as text -> how many; the build counts them by ending."""
 FILES = 300
@@ -92,7 +94,7 @@ def sentences() -> Iterator[str]:
 
 def make(path: Path) -> Folder:
     folder, told, filler = Folder(path), sentences(), islice(sentences(), 1_000, None)
-    for name, data in DAMAGED.items():
+    for name, (data, _) in DAMAGED.items():
         _write(path / "damaged" / name, data)
     for name, many in FOREIGN.items():
         for number in range(many):
@@ -104,7 +106,7 @@ def make(path: Path) -> Folder:
     (path / "dangling.md").symlink_to(path / "nowhere.md")
     sentence = next(told)
     page = " ".join(next(filler) for _ in range(10))
-    _write(path / "huge.txt", "\n\n".join([page] * 1_650 + [sentence]).encode())
+    _write(path / "huge.txt", "\n\n".join([page] * 400 + [sentence]).encode())
     folder.sentences["huge.txt"] = sentence
     _write(path / "products.json", json.dumps([{"id": "p1", "title": (sentence := next(told))}]).encode())
     folder.sentences["products.json"] = sentence

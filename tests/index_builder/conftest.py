@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from glow.cli import app
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
+from glow_index_builder.input.lines import Line
+from glow_index_builder.input.source import Source
+from glow_index_builder.input.tables import TextFormat
 from tests.made_index import made, opened, write
 from tests.program import ROOT
 
@@ -44,8 +48,17 @@ def search(index: Index, query: str, k: int = 5) -> list[str]:
     return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
 
 
+def lines_of(path: Path, most_bytes: int = 1_000, **form: Any) -> list[Line]:
+    """What a build reads of a file; `form`: members of `TextFormat`."""
+    return list(Source(path.name, path, text=TextFormat(**form)).lines(most_bytes))
+
+
+def records_of(path: Path, **form: Any) -> list[Any]:
+    """Its records, and the faults of lines that are none."""
+    return [line.fault or json.loads(line.data) for line in lines_of(path, **form)]
+
+
 def report_of(path: Path) -> dict[str, Any]:
-    """A report that a command wrote; of a version, too."""
     return dict(json.loads((path / "report.json" if path.is_dir() else path).read_bytes()))
 
 
@@ -61,7 +74,6 @@ def write_judged(folder: Path, queries: Iterable[tuple[str, str, str, int]]) -> 
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
-    """An index root that does not exist yet."""
     return tmp_path / "index"
 
 
@@ -88,13 +100,16 @@ def build(run: Run, toy_model: Path, output: Path) -> Run:
 
 @pytest.fixture
 def live(output: Path) -> Live:
-    """Opens the live version."""
     return lambda: opened(IndexRoot(output))
 
 
-def maker(folder: Path, **fixed: Any) -> Make:
-    """Builds an index of these documents: `make("name", documents, **options)`."""
+@pytest.fixture
+def root(toy_index: Path, output: Path) -> IndexRoot:
+    """A root of its own with the toy index, live."""
+    return IndexRoot(Path(shutil.copytree(toy_index, output)))
 
+
+def maker(folder: Path, **fixed: Any) -> Make:
     def make(name: str, documents: Documents, **options: Any) -> IndexRoot:
         source = folder / f"{name}.jsonl"
         if not source.exists():  # a build goes on only where its input is the same file
@@ -113,16 +128,14 @@ def spawn() -> Spawn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def start(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "index_builder", *map(str, arguments)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        options.setdefault("preexec_fn", heed)
-        return subprocess.Popen(command, cwd=ROOT, **pipes, **options)  # type: ignore[call-overload,no-any-return]
+        command = [sys.executable, "-m", "glow", *map(str, arguments)]
+        given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(command, cwd=ROOT, preexec_fn=heed, **given)  # type: ignore[call-overload,no-any-return]
 
     return start
 
 
 def write_lines(path: Path, lines: Lines) -> Path:
-    """Writes lines as they are, and objects as JSON."""
     encoded = (line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
     path.write_bytes(b"".join(line + b"\n" for line in encoded))
     return path
@@ -130,7 +143,6 @@ def write_lines(path: Path, lines: Lines) -> Path:
 
 @pytest.fixture
 def lines_file(tmp_path: Path) -> LinesFile:
-    """Writes lines to a file and gives its path."""
     return lambda lines: write_lines(tmp_path / "input.jsonl", lines)
 
 

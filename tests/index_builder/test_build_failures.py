@@ -46,7 +46,7 @@ def test_a_damaged_or_missing_model_is_refused(
         assert names(output) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_build_leaves_nothing_but_a_message(
     spawn: Spawn, output: Path, toy_model: Path, number: signal.Signals
 ) -> None:
@@ -56,22 +56,11 @@ def test_an_interrupted_build_leaves_nothing_but_a_message(
     until(lambda: any(output.glob(".work/*/.read/*")))
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert errors.decode().splitlines() == ["glow: interrupted; nothing unfinished was left behind"]
-    assert names(output) == []
-
-
-def test_a_killed_build_is_never_taken_for_a_version(
-    spawn: Spawn, build: Run, output: Path, toy_model: Path, toy_corpus: Path, live: Live
-) -> None:
-    assert build(toy_corpus).exit_code == 0
-    version = live().version
-    process = spawn("build", "--model", toy_model, "--input", "-", "--index-root", output)
-    until(lambda: any(output.glob(".work/*/.read/*")))
-    process.kill()
-    process.communicate(timeout=60)
-    assert IndexRoot(output).versions() == [version]
-    assert live().version == version
+    assert IndexRoot(output).versions() == [] and IndexRoot(output).live() is None
+    if number is not signal.SIGKILL:
+        assert process.returncode == 128 + number
+        assert errors.decode().splitlines() == ["glow: interrupted; nothing unfinished was left behind"]
+        assert names(output) == []
 
 
 @pytest.mark.parametrize(
@@ -136,3 +125,27 @@ def test_a_finished_version_that_cannot_be_opened_is_removed(
     done = build(toy_corpus)
     assert done.exit_code == 4 and "49 vectors, 50 stored documents" in done.stderr
     assert names(output) == []
+
+
+@pytest.mark.parametrize(
+    "option",
+    "index=lsh threads=0 workers=0 encode-batch-documents=0 runner=spark max-reject-ratio=1.5 max-line-bytes=0".split(),
+)
+def test_wrong_options_exit_with_two(run: Run, option: str) -> None:
+    assert run("build", "--input", "x.jsonl", "--index-root", "o", f"--{option}").exit_code == 2
+
+
+def test_input_that_is_not_there_exits_with_two_and_one_line(
+    build: Run, output: Path, tmp_path: Path
+) -> None:
+    done = build(tmp_path / "missing.jsonl")
+    assert done.exit_code == 2 and done.stderr.startswith("glow: error (invalid_input): no input at")
+    assert len(done.stderr.splitlines()) == 1 and not output.exists()
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_the_work(
+    build: Run, output: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    done = build(toy_corpus, "--json", tmp_path / "nowhere" / "r.json")
+    assert (done.exit_code, "there is no folder" in done.stderr) == (2, True)
+    assert not output.exists()

@@ -1,9 +1,9 @@
-"""Upsert, delete and compact: what becomes of documents, of their order, and of a kill in the middle."""
+"""Upsert, delete, compact and export: what becomes of documents and of their order; kills are in tests/lifecycle."""
 
+import gzip
 import json
 import shutil
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +11,19 @@ import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import BuildError
-from glow.index import FUSION_FILE, Fusion, Index
+from glow.index import FUSION_FILE, Fusion
 from glow.index.columns import COLUMNS, value_ranks
 from glow.index.stored_fields import STORED_FIELDS
-from glow.index.vectors import VECTORS
+from glow.index.vectors import VECTORS, SearchParams
+from glow.records import Document
 from glow_index_builder.versions.writer import derive
-from tests.index_builder.conftest import LinesFile, Run, limited_disk, report_of
-from tests.made_index import compacted, deleted, made, opened, upserted, write
-from tests.program import answer_of
+from glow_service.search.plan import SearchPlan
+from glow_service.search.run import SearchSession
+from tests.index_builder.conftest import LinesFile, Run, names, report_of
+from tests.made_index import compacted, deleted, documents, made, opened, upserted, write
+from tests.program import glow
 
 BEES = {"_id": "new/bees", "title": "Bees", "text": "Bees of the volcano", "lang": "is", "year": 2031}
-
-
-@pytest.fixture
-def root(toy_index: Path, tmp_path: Path) -> IndexRoot:
-    """A root of its own with the toy index."""
-    return IndexRoot(Path(shutil.copytree(toy_index, tmp_path / "toy")))
 
 
 @pytest.fixture
@@ -39,7 +36,6 @@ def upsert(run: Run, root: IndexRoot, toy_model: Path, lines_file: LinesFile, tm
 
 @pytest.fixture
 def delete(run: Run, root: IndexRoot, tmp_path: Path) -> Run:
-    """`delete(b"lines", options)`."""
     fixed = ("--input", "-", "--index-root", root.path, "--json", tmp_path / "report.json")
     return lambda lines, *options: run("delete", *fixed, *options, stdin=lines)
 
@@ -79,35 +75,30 @@ def test_what_stays_is_linked_and_the_term_table_is_frozen(upsert: Run, root: In
     assert old.files.items() <= new.files.items() and old.hashes == new.hashes
     assert all((root.folder(old.name) / name).samefile(root.folder(new.name) / name) for name in old.files)
     added = new.files.keys() - old.files.keys()
+    own = {"delta.json", "tombstones.npy", "order.npy", "documents.sqlite", "vectors.faiss"}
+    folders = ("columns/", "impacts/", "spelling/")
     assert added == {
-        "delta/delta.json", "delta/tombstones.npy", "delta/order.npy", "delta/documents.sqlite", "delta/vectors.faiss",
-        *(name.replace("columns/", "delta/columns/") for name in old.files if name.startswith("columns/")),
-        *(name.replace("impacts/", "delta/impacts/") for name in old.files if name.startswith("impacts/")),
-        *(name.replace("spelling/", "delta/spelling/") for name in old.files if name.startswith("spelling/")),
-    }  # fmt: skip
+        f"delta/{name}" for name in (*own, *(each for each in old.files if each.startswith(folders)))
+    }
 
 
-def test_ids_to_delete_are_taken_as_they_are(delete: Run, upsert: Run, root: IndexRoot) -> None:
-    names = ("wsp", " wsp ", "first")
-    assert upsert([{"_id": name, "title": "Bees", "text": "Bees fly home."} for name in names]).exit_code == 0
-    assert delete(b"\xef\xbb\xbffirst\r\n wsp \r\n").exit_code == 0
-    documents = opened(root)[STORED_FIELDS]
-    assert [documents.find(name) is not None for name in names] == [True, False, False]
-
-
-def test_a_delete_takes_ids_and_objects_and_counts_those_it_does_not_know(
+def test_a_delete_takes_ids_as_they_are_and_objects_and_counts_those_it_does_not_know(
     delete: Run, upsert: Run, root: IndexRoot, tmp_path: Path
 ) -> None:
-    assert upsert([BEES]).exit_code == 0
-    lines = b'toy/3\n {"_id": "new/bees", "text": "?"}\nnobody\ntoy/3\n\xff\n'
+    added = [{**BEES, "_id": name} for name in ("wsp", " wsp ", "first", "new/bees")]
+    assert upsert(added).exit_code == 0
+    lines = b'\xef\xbb\xbffirst\r\n wsp \r\ntoy/3\n {"_id": "new/bees", "text": "?"}\nnobody\ntoy/3\n\xff\n'
     done = delete(lines, "--max-reject-ratio", 0.5)
     assert done.exit_code == 0, done.stderr
     counts = report_of(tmp_path / "report.json")["counts"]
-    assert (counts["deleted"], counts["unknown"], counts["repeated"], counts["rejects"]) == (2, 1, 1, 1)
+    assert (counts["deleted"], counts["unknown"], counts["repeated"], counts["rejects"]) == (4, 1, 1, 1)
     index = opened(root)
     documents = index[STORED_FIELDS]
-    assert documents.count == 49 and documents.find("toy/3") is documents.find("new/bees") is None
-    assert index.delta is not None and index.delta.segment.rows.documents == 0
+    assert [
+        name for name in ("wsp", " wsp ", "first", "new/bees", "toy/3") if documents.find(name) is not None
+    ] == ["wsp"]
+    assert documents.count == 50
+    assert index.delta is not None and index.delta.segment.rows.documents == 1
 
 
 def test_what_changes_nothing_makes_no_version(upsert: Run, delete: Run, run: Run, root: IndexRoot) -> None:
@@ -148,14 +139,6 @@ def test_only_the_model_that_built_the_index_may_add_to_it(
     assert done.exit_code == 3 and "did not build the live index" in done.stderr
 
 
-def test_too_many_bad_lines_change_nothing(upsert: Run, root: IndexRoot) -> None:
-    before = root.current()
-    done = upsert([BEES, b"{", b"["])
-    assert done.exit_code == 4 and "2 of 3 input lines are invalid" in done.stderr
-    assert root.current() == before and len(root.versions()) == 1
-    assert len(list(root.path.glob("rejects-*.jsonl"))) == 1
-
-
 def test_a_root_without_a_live_version_is_refused(run: Run, tmp_path: Path, toy_model: Path) -> None:
     upsert = ("upsert", "--model", toy_model, "--input", "-")
     for command in (upsert, ("delete", "--input", "-"), ("compact",)):
@@ -170,44 +153,20 @@ def test_two_at_once_wait_for_each_other_or_are_refused(upsert: Run, run: Run, r
         done = upsert([BEES], "--wait", 0.1)
         assert done.exit_code == 4 and "is being changed by" in done.stderr
         assert run("compact", "--index-root", root.path, "--wait", 0.1).exit_code == 4
-    held = threading.Event()
+    holding, waiting = threading.Event(), threading.Event()
 
     def hold() -> None:
         with other.locked():
-            held.set()
-            time.sleep(0.2)
+            holding.set()
+            assert waiting.wait(10)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    held.wait(10)
+    holding.wait(10)
+    threading.Timer(0.1, waiting.set).start()
     assert upsert([BEES], "--wait", 10).exit_code == 0
     holder.join()
     assert opened(root)[STORED_FIELDS].count == 51
-
-
-@pytest.mark.parametrize("size_bytes", [1 << 10, 1 << 13, 20_000])
-def test_a_full_disk_leaves_the_live_version_and_the_command_can_be_run_again(
-    run: Run, root: IndexRoot, lines_file: LinesFile, toy_model: Path, size_bytes: int
-) -> None:
-    some = [{**BEES, "_id": f"new/{number}", "text": f"bees {number} " * 300} for number in range(5)]
-    fixed = ("--model", toy_model, "--index-root", root.path, "--threads", 1)
-    command = ("upsert", "--input", lines_file(some), *fixed)
-    base = root.current()
-    with limited_disk(size_bytes):
-        done = run(*command)
-    assert done.exit_code == 4 and "the live index is unchanged" in done.stderr, done.stderr
-    assert root.current() == base and root.versions() == [base]
-    assert run(*command).exit_code == 0
-    version = root.current()
-    with limited_disk(size_bytes):
-        done = run("compact", "--index-root", root.path)
-    assert done.exit_code == 4 and "the live index is unchanged" in done.stderr, done.stderr
-    assert root.current() == version
-    left = {path.name for path in root.path.iterdir()}
-    assert left == {".lock", "CURRENT", base, version}
-    assert (
-        run("compact", "--index-root", root.path).exit_code == 0 and opened(root)[STORED_FIELDS].count == 55
-    )
 
 
 def test_verify_and_publish_see_a_damaged_delta(upsert: Run, run: Run, root: IndexRoot) -> None:
@@ -226,9 +185,7 @@ def test_verify_and_publish_see_a_damaged_delta(upsert: Run, run: Run, root: Ind
     assert run("publish", version, "--index-root", root.path).exit_code == 0
 
 
-def test_a_rebuilt_index_forgets_the_delta_and_tune_keeps_it(
-    upsert: Run, root: IndexRoot, toy_model: Path
-) -> None:
+def test_a_version_that_is_derived_keeps_the_delta(upsert: Run, root: IndexRoot, toy_model: Path) -> None:
     assert upsert([BEES]).exit_code == 0
     version = derive(root, root.current(), {}, {"tuning": {}}, lambda folder: None)
     root.publish(version)
@@ -238,40 +195,17 @@ def test_a_rebuilt_index_forgets_the_delta_and_tune_keeps_it(
 
 
 BASE = [
-    {"_id": "a", "text": "Bees dance. They hum.", "day": "2024-03-01", "price": 3, "tags": ["x", "m"]},
-    {"_id": "b", "text": "Owls hunt. They are quiet.", "day": "2024-01-01T10:00:00Z", "tags": ["q"]},
+    {"_id": "a", "text": "Bees dance.", "day": "2024-03-01", "price": 3, "tags": ["x", "m"]},
+    {"_id": "b", "text": "Owls hunt.", "day": "2024-01-01T10:00:00Z", "tags": ["q"]},
     {"_id": "c", "text": "Whales sing.", "price": 2**53 + 1},
 ]
 ADDED = [
-    {
-        "_id": "b",
-        "text": "Owls fly. They hoot.",
-        "day": "2024-01-01T12:00:00+03:00",
-        "price": 2.5,
-        "tags": ["n"],
-    },
-    {"_id": "d", "text": "Ants walk. They carry.", "day": "2025-01-01", "price": 2**53},
+    {"_id": "b", "text": "Owls fly.", "day": "2024-01-01T12:00:00+03:00", "price": 2.5, "tags": ["n"]},
+    {"_id": "d", "text": "Ants walk.", "day": "2025-01-01", "price": 2**53},
     {"_id": "e", "text": "Bats call."},
 ]
-SAME = ("c", "a", "b", "d", "e")
-"""Ids in the order of the rows of both versions, as they are asked about."""
-
-
-@pytest.fixture
-def both(toy_model: Path, output: Path, tmp_path: Path) -> tuple[Index, Index]:
-    """A base with a delta, and the same documents compacted."""
-    root = made(toy_model, write(tmp_path / "base", BASE), output)
-    upserted(root, toy_model, ADDED)
-    delta = opened(root)
-    compacted(root)
-    return delta, opened(root)
-
-
-def rows(index: Index) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array([index[STORED_FIELDS].find(name) for name in SAME], np.int64)
-
-
 RANKED = (
+    # field, whether the largest value counts, the ids in order
     ("day", False, ["b", "a", "d"]),
     ("day", True, ["b", "a", "d"]),
     ("price", False, ["b", "a", "d", "c"]),  # whole numbers that no float64 tells apart
@@ -279,46 +213,42 @@ RANKED = (
     ("tags", False, ["a", "b"]),  # a has m and x, b has n
     ("tags", True, ["b", "a"]),
 )
-"""Field, whether the largest value counts, and the ids in order."""
 
 
-def test_values_of_base_and_delta_are_ranked_together(both: tuple[Index, Index]) -> None:
-    for index in both:
+def test_values_of_base_and_delta_are_ranked_together(toy_model: Path, output: Path, tmp_path: Path) -> None:
+    root = made(toy_model, write(tmp_path / "base", BASE), output)
+    upserted(root, toy_model, ADDED)
+    delta = opened(root)
+    compacted(root)
+    for index in (delta, opened(root)):
+        rows = {name: index[STORED_FIELDS].find(name) for name in "abcde"}
+        places = np.array(list(rows.values()), np.int64)
         for field, is_largest, wanted in RANKED:
-            ranks = value_ranks(index[COLUMNS].columns, field, rows(index), largest=is_largest)
-            every = zip(ranks.tolist(), SAME, strict=True)
-            ranked = sorted((rank, name) for rank, name in every if rank >= 0)
+            ranks = value_ranks(index[COLUMNS].columns, field, places, largest=is_largest)
+            ranked = sorted(
+                (rank, name) for rank, name in zip(ranks.tolist(), rows, strict=True) if rank >= 0
+            )
             assert [name for _, name in ranked] == wanted, (field, is_largest)
             assert len({rank for rank, _ in ranked}) == len(wanted)
-
-
-COUNT = 300
-
-
-def make(model: Path, folder: Path) -> IndexRoot:
-    """An index with a delta of one document and two tombstones, and a fusion of its own."""
-    numbers = range(COUNT)
-    lines = [{"_id": f"d{row}", "title": f"bees {row}", "text": f"number {row * row}"} for row in numbers]
-    root = made(model, write(folder / "base", lines), folder / "index", index="hnsw")
-    fusion = Fusion(method="rrf", k=7)
-    gate = {"gate": {"status": "passed"}}
-    root.publish(derive(root, root.current(), {}, gate, lambda path: fusion.save(path / FUSION_FILE)))
-    upserted(root, model, [{"_id": "d7", "text": "a zebra"}])
-    deleted(root, "d0")
-    return root
 
 
 def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
     toy_model: Path, tmp_path: Path
 ) -> None:
-    root = make(toy_model, tmp_path)
+    """An index with a delta of one document and two tombstones, and a fusion of its own."""
+    lines = [{"_id": f"d{row}", "title": f"bees {row}", "text": f"number {row * row}"} for row in range(300)]
+    root = made(toy_model, write(tmp_path / "base", lines), tmp_path / "index", index="hnsw")
+    fusion, gate = Fusion(method="rrf", k=7), {"gate": {"status": "passed"}}
+    root.publish(derive(root, root.current(), {}, gate, lambda path: fusion.save(path / FUSION_FILE)))
+    upserted(root, toy_model, [{"_id": "d7", "text": "a zebra"}])
+    deleted(root, "d0")
     before = opened(root)
     assert before[VECTORS].kind == "hnsw" and before.delta is not None
     report = compacted(root)
     after = opened(root)
     assert report["index"]["kind"] == after[VECTORS].kind == "hnsw" and after.delta is None
-    assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
-    assert after.manifest.hashes == before.manifest.hashes and after[STORED_FIELDS].count == COUNT - 1
+    assert after.fusion == before.fusion == fusion
+    assert after.manifest.hashes == before.manifest.hashes and after[STORED_FIELDS].count == 299
     assert "gate" not in after.manifest.parameters
     assert after.manifest.parents["version"]["name"] == before.version
     assert report_of(root.folder(after.version))["status"] == "compacted"
@@ -332,30 +262,94 @@ def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
     assert old == new
 
 
-def test_an_index_without_documents_is_not_compacted(toy_model: Path, tmp_path: Path) -> None:
-    root = made(toy_model, write(tmp_path / "base", [{"_id": "d", "text": "bees"}]), tmp_path / "index")
-    deleted(root, "d")
+def test_an_index_may_lose_all_its_documents_and_get_others(
+    toy_model: Path, toy_corpus: Path, root: IndexRoot
+) -> None:
+    def found(text: str) -> list[list[str]]:
+        plans = (SearchPlan(text, 10, 0, 10, SearchParams(), by) for by in ("dense", "lexical", "hybrid"))
+        answers = (SearchSession(opened(root), plan).run().found for plan in plans)
+        return [[hit.id for hit in answer.hits] for answer in answers]
+
+    deleted(root, *(json.loads(line)["_id"] for line in toy_corpus.read_bytes().splitlines()))
+    assert opened(root)[STORED_FIELDS].count == 0 and found("bees") == [[], [], []]
     with pytest.raises(BuildError, match="no document is left"):
         compacted(root)
+    upserted(root, toy_model, [{"_id": "toy/1", "title": "Ants again"}])
+    assert found("ants") == [["toy/1"]] * 3
 
 
-def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(
-    toy_index: Path, toy_model: Path, tmp_path: Path
+ODD = {
+    "_id": " odd/\"é\u2028 ", "title": ["One", "Two\n"], "text": "An owl.", "lang": "is",
+    "big": 2**63 - 1, "place": {"city": None, "at": [1.5, True, {"x": "y"}]}, "fields": 3,
+}  # fmt: skip
+
+
+@pytest.fixture
+def changed(toy_model: Path, tmp_path: Path) -> IndexRoot:
+    """41 documents, of which a delta added one, replaced one and deleted one."""
+    made_root = made(toy_model, write(tmp_path / "first.jsonl", documents(41)), tmp_path / "index")
+    upserted(made_root, toy_model, [ODD, {"_id": "d/7", "text": "Replaced."}])
+    deleted(made_root, "d/9")
+    return made_root
+
+
+def held(root: IndexRoot) -> list[Document]:
+    return sorted(opened(root)[STORED_FIELDS].scan(), key=lambda each: each.id)
+
+
+def test_an_export_is_read_back_to_equal_documents(
+    changed: IndexRoot, run: Run, toy_model: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "new.jsonl").write_text(
-        '{"_id": "toy/0", "text": "other"}\n{"_id": "a/new", "text": "one"}\n'
-    )
-    (tmp_path / "ids").write_text("toy/1\na/new\n")
-    states = answer_of("tests.index_builder.delta_kill_points", toy_index, toy_model, tmp_path)
-    assert {state["command"] for state in states} == {"upsert", "delete", "compact"} and len(states) >= 18
-    olds = news = 0
-    for state in states:
-        assert state["died"], state["moment"]
-        found, before, after = state["found"], state["before"], state["after"]
-        is_old = found["version"] == before["version"]
-        expected = before if is_old else after
-        assert (found["ids"], found["has_delta"]) == (expected["ids"], expected["has_delta"]), state["moment"]
-        olds, news = olds + is_old, news + (not is_old)
-        if again := state["again"]:
-            assert (again["ids"], again["has_delta"]) == (after["ids"], after["has_delta"])
-    assert olds > 9 and news >= 3
+    given = ("export-documents", "--index-root", changed.path, "--out")
+    done = run(*given, tmp_path / "all.jsonl")
+    assert (done.exit_code, done.stdout) == (0, f"41 documents of {changed.current()}\n")
+    assert held(made(toy_model, tmp_path / "all.jsonl", tmp_path / "again")) == held(changed)
+    assert run(*given, tmp_path / "all.jsonl.gz").exit_code == 0
+    lines = (tmp_path / "all.jsonl").read_bytes()
+    assert gzip.decompress((tmp_path / "all.jsonl.gz").read_bytes()) == lines
+    printed = glow(*given, "-")
+    assert printed.stdout.encode() == lines and "41 documents of" in printed.stderr
+    report = run(*given, tmp_path / "all.jsonl", "--json", "-")
+    assert json.loads(report.stdout)["documents"] == 41 and "41 documents" in report.stderr
+    first = run(*given, tmp_path / "first.jsonl", "--version", changed.history()[-1])
+    assert first.exit_code == 0 and "41 documents" in first.stdout
+    assert b'"d/9"' in (tmp_path / "first.jsonl").read_bytes() and b'"d/9"' not in lines
+
+
+def test_an_export_to_nowhere_is_told(changed: IndexRoot, run: Run, tmp_path: Path) -> None:
+    given = ("export-documents", "--index-root", changed.path)
+    for more, words in (
+        (("--out", tmp_path / "no" / "x"), "glow: error (disk_failed): "),
+        (("--out", "-", "--json", "-"), "standard output takes one file"),
+        (("--out", tmp_path / "x", "--version", "none"), "glow: error (artifact_not_found): "),
+    ):
+        done = run(*given, *more)
+        assert done.exit_code != 0 and words in done.stderr, more
+    assert "x" not in names(tmp_path)
+
+
+def test_a_filter_deletes_what_it_matches(changed: IndexRoot, run: Run) -> None:
+    given = ("delete", "--index-root", changed.path)
+    year = '{"year": {"gte": 2010}}'
+    wanted = {each.id for each in held(changed) if each.metadata.get("year", 0) < 2010}
+    done = run(*given, "--filter", year)
+    assert done.exit_code == 0 and f"{41 - len(wanted)} deleted; {len(wanted)} documents" in done.stdout
+    assert {each.id for each in held(changed)} == wanted
+    assert "nothing to change" in run(*given, "--filter", year).stdout
+    for more, words in (
+        ((), "give either --input FILE, or --filter JSON or --all"),
+        (("--input", "-", "--all"), "give either --input FILE, or --filter JSON or --all"),
+        (("--filter", "{year}"), "--filter is not JSON"),
+        (("--filter", '{"nope": 1}'), "no field 'nope'"),
+        (("--filter", '{"and": []}'), "matches every document"),
+    ):
+        refused = run(*given, *more)
+        assert refused.exit_code == 2 and words in refused.stderr, more
+    assert {each.id for each in held(changed)} == wanted
+    # One is left, and then none.
+    assert run(*given, "--filter", f'{{"not": {{"year": {min_year(changed)}}}}}').exit_code == 0
+    assert "0 documents" in run(*given, "--all").stdout
+
+
+def min_year(root: IndexRoot) -> int:
+    return min(each.metadata["year"] for each in held(root) if "year" in each.metadata)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from glow.collection import read_documents
 from glow.errors import BuildError
 from glow.index import Records, Texts
 from glow.index.passages import TextsOfDocuments
-from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.stored_fields import DocumentWriter
 from glow.records import Document
-from glow.runtime import TERMS, Device, Encoder, Model
+from glow.runtime import TERMS, Device, Model
 from glow.text import TermTable
 from glow_index_builder.encoding import blocks
 from glow_index_builder.encoding.blocks import (
@@ -26,8 +26,8 @@ from glow_index_builder.encoding.blocks import (
     read_block,
     write_block,
 )
-from glow_index_builder.encoding.schedule import FIRST_FAILURES, Run, encode_blocks, encode_texts, in_threads
-from glow_index_builder.encoding.text_encoder import EncodedTexts, EncodeError, TextEncoder
+from glow_index_builder.encoding.schedule import FIRST_FAILURES, Run, encode_blocks, encode_texts
+from glow_index_builder.encoding.text_encoder import EncodedTexts, TextEncoder
 
 
 @pytest.fixture(scope="session")
@@ -40,16 +40,13 @@ def documents(toy_corpus: Path, model: Model) -> list[Document]:
     return list(read_documents(toy_corpus, model.preprocessor.schema.names))
 
 
-def job_of(folder: Path, model: Model, documents: Sequence[Document], threads: int = 1) -> BlockEncoder:
-    folder.mkdir(exist_ok=True)
+def job_of(folder: Path, model: Model, documents: Sequence[Document]) -> BlockEncoder:
     with DocumentWriter(folder / "store") as writer:
         for document in documents:
             writer.add(document)
     model.preprocessor.terms.save(folder / "terms")
     (folder / "shards").mkdir()
-    return BlockEncoder(
-        model.folder, folder / "store", folder / "terms", None, folder / "shards", "cpu", threads
-    )
+    return BlockEncoder(model.folder, folder / "store", folder / "terms", None, folder / "shards", "cpu", 1)
 
 
 def test_row_i_is_document_i(model: Model, documents: list[Document], tmp_path: Path) -> None:
@@ -63,20 +60,6 @@ def test_row_i_is_document_i(model: Model, documents: list[Document], tmp_path: 
         alone = model.encoder("document").encode([model.preprocessor.document(document)])[0]
         np.testing.assert_allclose(vectors[row], alone, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
-
-
-def test_any_number_of_threads_writes_the_same_blocks(
-    model: Model, documents: list[Document], tmp_path: Path
-) -> None:
-    found = []
-    for threads in (1, 3):
-        job = job_of(tmp_path / str(threads), model, documents, threads)
-        with in_threads(job) as run:
-            encoded = list(run(plan_blocks(50, 7), False))
-        assert {block.start for block in encoded} == set(range(0, 50, 7))
-        found.append({path.name: path.read_bytes() for path in job.folder.glob("*.f32")})
-    assert found[0] == found[1]
-    assert len(found[0]) == 8
 
 
 def test_documents_that_lose_words_are_counted_by_field(model: Model, tmp_path: Path) -> None:
@@ -112,28 +95,6 @@ def test_no_more_than_a_chunk_is_read_before_it_is_encoded(
         rows += len(part.vectors)
         assert len(read) == rows
     assert rows == 50
-
-
-class BrokenEncoder(Encoder):
-    """A tower whose weights overflow for one document: the shipped towers cannot be made to."""
-
-    def encode(self, sequences: object) -> object:  # type: ignore[override]
-        """As the tower, but for row 3."""
-        vectors = super().encode(sequences)  # type: ignore[arg-type]
-        vectors[3, 0] = np.nan
-        return vectors
-
-
-def test_a_vector_that_is_not_finite_fails_the_block_and_names_the_document(
-    model: Model, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = job_of(tmp_path, model, documents)
-    broken = BrokenEncoder(model.folder / "document.onnx")
-    opened = TextEncoder(model.preprocessor, broken), DocumentStore(job.store), TextsOfDocuments(), None
-    monkeypatch.setattr(blocks, "open_encoder", lambda job: opened)
-    with pytest.raises(EncodeError, match="vector of document 'toy/13' is not finite"):
-        job.encode(Block(10, 20))
-    assert not list(job.folder.iterdir())
 
 
 Fails = Callable[[Block, int], bool]
@@ -237,92 +198,26 @@ def test_a_damaged_block_is_not_taken_for_done(tmp_path: Path) -> None:
     assert (found.resumed, len(runner.tries)) == (1, 2)
 
 
-RECORD = np.dtype([("token", "<u4"), ("norm", "<f4")])
+class Failing:
+    """Makes no record of a text; a job and its encoder."""
 
+    def __init__(self, reads: tuple[str, ...]) -> None:
+        self.reads, self.dtype = reads, np.dtype("<u4")
 
-@dataclass(frozen=True)
-class Job:
-    """Makes a record of every token, or of every second text."""
-
-    reads: tuple[str, ...]
-    poison: str = ""
-    dtype: Any = RECORD
-
-    def open(self, model: Model, terms: TermTable, device: Device) -> "Job":
-        """As `EncodeJob`."""
+    def open(self, model: Model, terms: TermTable, device: Device) -> "Failing":
         return self
 
     def encode(self, batch: Texts) -> Records:
-        """As `RowEncoder`."""
-        found: list[tuple[int, float]] = []
-        counts = []
-        for place, (text, sequence) in enumerate(zip(batch.texts, batch.sequences, strict=True)):
-            if text.id == self.poison:
-                raise ValueError(f"something of {text.id!r} is not finite")
-            own = [(int(each), float(batch.vectors[place, 0])) for each in sequence.ids]
-            if self.reads:
-                assert all(batch.outputs[name].shape[0] == len(batch.texts) for name in self.reads)
-            elif place % 2:
-                own = []
-            found += own
-            counts.append(len(own))
-        return Records(np.array(found, RECORD), np.array(counts, np.int64))
+        raise ValueError(f"something of {batch.texts[0].id!r} is not finite")
 
 
-def encoder_of(model: Model, jobs: dict[str, Job]) -> TextEncoder:
-    return TextEncoder.open(model, model.preprocessor.terms, "cpu", jobs)
-
-
-def all_of(found: Any, name: str) -> tuple[Any, Any]:
-    blocks = list(found.records(name))
-    return np.concatenate([each.records for each in blocks]), np.concatenate([each.counts for each in blocks])
-
-
-def test_threads_and_chunks_change_nothing_and_records_stay_in_order(
-    learned_model: Path, documents: list[Document], tmp_path: Path
-) -> None:
-    model = Model.open(learned_model)
-    jobs = {"one": Job((TERMS,)), "other": Job(())}
-    encoder, done = encoder_of(model, jobs), list[int]()
-    found = []
-    for threads in (1, 3):
-        folder = tmp_path / str(threads)
-        folder.mkdir()
-        found.append(encode_texts(documents, encoder, threads, folder, done.append, jobs))
-    assert sum(done) == 2 * len(documents)
-    vectors = [each.vectors()[0:100] for each in found]
-    np.testing.assert_array_equal(vectors[0], vectors[1])
-    sequences = [model.preprocessor.document(document) for document in documents]
-    for name in jobs:
-        (records, counts), (others, _) = (all_of(each, name) for each in found)
-        assert records.tobytes() == others.tobytes()
-        ends = np.cumsum(counts)
-        for row, sequence in enumerate(sequences):
-            own = records[ends[row] - counts[row] : ends[row]]
-            assert own["token"].tolist() == (list(sequence.ids) if name == "one" or row % 32 % 2 == 0 else [])
-            assert (own["norm"] == vectors[0][row, 0]).all()
-
-
-def test_no_text_makes_no_record(toy_model: Path, tmp_path: Path) -> None:
-    jobs = {"other": Job(())}
-    found = encode_texts([], encoder_of(Model.open(toy_model), jobs), 2, tmp_path, lambda _: None, jobs)
-    assert list(found.records("other")) == []
-    assert found.vectors().shape == (0, 32)
-
-
-@pytest.mark.parametrize(("reads", "where"), [((TERMS,), ""), ((), "of the documents from 'toy/32' on, ")])
+@pytest.mark.parametrize(("reads", "where"), [((TERMS,), ""), ((), "of the documents from 'toy/0' on, ")])
 def test_records_that_cannot_be_made_say_which_and_what_to_do(
     reads: Any, where: str, learned_model: Path, documents: list[Document], tmp_path: Path
 ) -> None:
-    jobs = {"learned_sparse": Job(reads, poison="toy/40")}
+    model, jobs = Model.open(learned_model), {"learned_sparse": Failing(reads)}
+    encoder = TextEncoder.open(model, model.preprocessor.terms, "cpu", jobs)
     with pytest.raises(BuildError) as caught:
-        encoder = encoder_of(Model.open(learned_model), jobs)
-        encode_texts(documents, encoder, 1, tmp_path, lambda _: None, jobs)
-    said = "something of 'toy/40' is not finite; export the learned impacts again"
-    assert str(caught.value) == where + said
+        encode_texts(documents[:1], encoder, 1, tmp_path, lambda _: None, jobs)
+    assert str(caught.value) == f"{where}something of 'toy/0' is not finite; export the learned impacts again"
     assert not list(tmp_path.iterdir())
-
-
-def test_what_no_job_made_has_no_records(tmp_path: Path) -> None:
-    found = EncodedBlocks(tmp_path, [write_block(tmp_path, Block(0, 0), [])], 4, {})
-    assert list(found.records("unknown")) == []

@@ -2,18 +2,19 @@
 
 import getpass
 import json
-import shutil
 import threading
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from glow.artifact import IndexRoot
+from glow.errors import GateError
 from glow.query_log import LoggedQuery
 from glow_index_builder.versions.gate import GateOptions, judge
 from tests.index_builder.conftest import Documents, Run, report_of, write_judged
+from tests.index_builder.test_rerank import WORDS, made_up
 from tests.made_index import made, write
 
 
@@ -45,19 +46,6 @@ def shuffled(documents: Documents, tmp_path: Path) -> Path:
         tmp_path / "shuffled.jsonl",
         [{**other, "_id": each["_id"]} for each, other in zip(documents, others, strict=True)],
     )
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_corpus: Path) -> Path:
-    """A root with one version, live."""
-    return made(toy_model, toy_corpus, tmp_path_factory.mktemp("built") / "index").path
-
-
-@pytest.fixture
-def root(built: Path, output: Path) -> IndexRoot:
-    """A copy of it, to build into."""
-    shutil.copytree(built, output)
-    return IndexRoot(output)
 
 
 def checks(gate: dict[str, Any]) -> dict[str, bool]:
@@ -103,12 +91,8 @@ def test_a_worse_version_is_refused_and_force_says_who(
     assert (root.current(), gate["status"], gate["override"]["user"]) == (new, "forced", getpass.getuser())
     assert gate["override"]["failed"] == [each["name"] for each in gate["checks"] if not each["passed"]]
     assert run("publish", "--index-root", root.path, new).exit_code == 0  # what was forced once is known
-
-
-def test_force_publishes_in_one_go(build: Run, root: IndexRoot, shuffled: Path, judged: Path) -> None:
-    before = root.current()
-    done = build(shuffled, "--gate", judged, "--force")
-    assert (done.exit_code, root.current() == before) == (0, False), done.stderr
+    root.publish(before)
+    assert build(shuffled, "--gate", judged, "--force").exit_code == 0  # in one go
     assert root.manifest(root.current()).parameters["gate"]["status"] == "forced"
 
 
@@ -184,18 +168,18 @@ def test_a_version_that_is_there_can_be_judged_and_then_published(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--gate", "live"), "add --query-log"),
-        (("--query-log", "q.jsonl"), "require a gate"),
-        (("--force",), "require a gate"),
-        (("--gate", "nowhere"), "no qrels/SPLIT.tsv"),
-        (("--gate", "live", "--query-log", "nowhere.jsonl"), "cannot read the log"),
+        ("--gate live", "add --query-log"),
+        ("--query-log q.jsonl", "require a gate"),
+        ("--force", "require a gate"),
+        ("--gate nowhere", "no qrels/SPLIT.tsv"),
+        ("--gate live --query-log nowhere.jsonl", "cannot read the log"),
     ],
 )
 def test_a_gate_without_queries_is_wrong_options(
-    build: Run, root: IndexRoot, toy_corpus: Path, options: tuple[str, ...], said: str
+    build: Run, root: IndexRoot, toy_corpus: Path, options: str, said: str
 ) -> None:
     before = root.current()
-    done = build(toy_corpus, *options)
+    done = build(toy_corpus, *options.split())
     assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
     assert root.current() == before
 
@@ -230,13 +214,30 @@ def test_a_version_that_went_live_meanwhile_is_what_counts(
     _, other, new = root.versions()
     gate: list[dict[str, Any]] = []
     options = GateOptions(data=judged)
-    thread = threading.Thread(
-        target=lambda: gate.append(judge(IndexRoot(root.path), new, options, publish=True))
-    )
+    judged_at_once = partial(judge, IndexRoot(root.path), new, options, publish=True)
+    thread = threading.Thread(target=lambda: gate.append(judged_at_once()))
     with root.locked():
         thread.start()
-        time.sleep(1.0)
+        thread.join(1.0)
         root.publish(other)
     thread.join()
     assert gate[0]["against"] == other
     assert (root.current(), root.history()[0]) == (new, other)
+
+
+@pytest.mark.parametrize("option", ["rerank", "learned"])
+def test_a_gate_measures_every_way_to_search_and_refuses_a_version_that_lost_one(
+    option: str, tmp_path: Path, toy_model: Path, learned_model: Path, toy_reranker: Path
+) -> None:
+    """Queries of two words, each with the one document whose title and first word they are."""
+    texts = (f"{WORDS[number % 18]} {WORDS[number * 5 % 18]}" for number in range(20))
+    data = write_judged(tmp_path / "data", ((f"q{n}", text, f"d{n}", 1) for n, text in enumerate(texts)))
+    source, output = tmp_path / "one.jsonl", tmp_path / "index"
+    model = learned_model if option == "learned" else toy_model
+    given: dict[str, Any] = {"learned": {"learned": True}, "rerank": {"rerank": toy_reranker}}[option]
+    made(model, write(source, made_up(30)), output, **given)
+    root = made(model, write(source, made_up(31)), output, **given, gate=str(data), threshold=-1.0)
+    checks = root.manifest(root.current()).parameters["gate"]["checks"]
+    assert any(check["name"].startswith(f"nDCG@10 {option}") for check in checks)
+    with pytest.raises(GateError, match=r"ways to search lost is 1\.0000"):
+        made(model, write(source, made_up(32)), output, gate=str(data), threshold=-1.0)

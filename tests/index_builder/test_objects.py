@@ -1,7 +1,6 @@
 """Input and versions at a real S3 server: read, written, listed; what is not there or was cut off is told."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -15,14 +14,14 @@ from typing import Any, Literal
 
 import fsspec
 import httpx
+import pyarrow.parquet
 import pytest
 
-from glow.artifact import IndexRoot
 from glow.errors import InputError
-from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.input.source import open_sources
 from glow_index_builder.objects import RemoteFile, is_remote
+from tests.index_builder.conftest import Live, Run
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer
 from tests.until import until
@@ -36,7 +35,6 @@ DATA = "".join(json.dumps(line) + "\n" for line in LINES).encode()
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[tuple[SlowPeer, int]]:
-    """The proxy before the S3 server, and the server's port."""
     port = free_port()
     with SlowPeer(port) as peer:
         yield peer, port
@@ -44,41 +42,29 @@ def peer() -> Iterator[tuple[SlowPeer, int]]:
 
 @pytest.fixture(scope="module")
 def bucket(peer: tuple[SlowPeer, int]) -> Iterator[str]:
-    """An empty bucket of a server of its own."""
     url, port = peer[0].url, peer[1]
-    given = {
-        "AWS_ENDPOINT_URL": url,
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        end = time.monotonic() + 60
-        while True:
-            try:
-                httpx.put(f"{url}/corpora")
-                break
-            except httpx.HTTPError:
-                assert time.monotonic() < end
-                time.sleep(0.1)
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with pytest.MonkeyPatch.context() as patch, subprocess.Popen(command, **silent) as server:
+        for name, value in {**keys, "AWS_ENDPOINT_URL": url}.items():
+            patch.setenv(name, value)
+        until(lambda: _makes_bucket(url))
         yield "s3://corpora"
         server.kill()
-    for name, value in before.items():
-        os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+def _makes_bucket(url: str) -> bool:
+    try:
+        return httpx.put(f"{url}/corpora").is_success
+    except httpx.HTTPError:
+        return False
 
 
 def put(url: str, data: bytes) -> None:
     system, path = fsspec.core.url_to_fs(url)
     with system.open(path, "wb") as file:
         file.write(data)
-
-
-def glow(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "glow", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_what_is_an_address() -> None:
@@ -106,12 +92,9 @@ def test_files_and_folders_are_read(bucket: str) -> None:
 
 
 def test_parquet_arrow_and_pages_are_read_there(bucket: str, tmp_path: Path) -> None:
-    arrow: Any = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as parquet
-
-    table = arrow.Table.from_pylist(LINES)
-    parquet.write_table(table, tmp_path / "c.parquet")
-    for ending, new in ((".arrow", arrow.ipc.new_file), (".arrows", arrow.ipc.new_stream)):
+    table = pyarrow.Table.from_pylist(LINES)
+    pyarrow.parquet.write_table(table, tmp_path / "c.parquet")
+    for ending, new in ((".arrow", pyarrow.ipc.new_file), (".arrows", pyarrow.ipc.new_stream)):
         with new(tmp_path / f"c{ending}", table.schema) as writer:
             writer.write_table(table, 7)
     for name in ("c.parquet", "c.arrow", "c.arrows"):
@@ -129,22 +112,14 @@ def test_parquet_arrow_and_pages_are_read_there(bucket: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("mode", ["trickle", "hang"])
-def test_a_store_that_sends_slowly_ends_each_step(
-    bucket: str, peer: tuple[SlowPeer, int], mode: Literal["trickle", "hang"]
+def test_a_server_that_sends_slowly_ends_each_step(
+    bucket: str, peer: tuple[SlowPeer, int], tmp_path: Path, mode: Literal["trickle", "hang"]
 ) -> None:
-    url = f"{bucket}/slow-{mode}/corpus.jsonl"
-    put(url, DATA)
-    file = RemoteFile(url, within_s=0.4)
-    _ends_in_time(peer[0], mode, file)
-
-
-@pytest.mark.parametrize("mode", ["trickle", "hang"])
-def test_a_web_server_that_sends_slowly_ends_each_step(
-    tmp_path: Path, mode: Literal["trickle", "hang"]
-) -> None:
+    put(url := f"{bucket}/slow-{mode}/corpus.jsonl", DATA)
+    _ends_in_time(peer[0], mode, RemoteFile(url, within_s=0.4))
     (tmp_path / "c.jsonl").write_bytes(DATA)
-    with web(tmp_path) as port, SlowPeer(port) as peer:
-        _ends_in_time(peer, mode, RemoteFile(f"{peer.url}/c.jsonl", within_s=0.4))
+    with web(tmp_path) as port, SlowPeer(port) as other:
+        _ends_in_time(other, mode, RemoteFile(f"{other.url}/c.jsonl", within_s=0.4))
 
 
 def _ends_in_time(peer: SlowPeer, mode: Literal["trickle", "hang"], file: RemoteFile) -> None:
@@ -204,20 +179,15 @@ def test_a_web_server_that_sends_other_bytes_than_asked_is_refused(tmp_path: Pat
     assert sum(sent) < 60_000_000
 
 
-def test_a_build_reads_a_remote_directory(bucket: str, toy_model: Path, tmp_path: Path) -> None:
+def test_a_build_reads_a_remote_directory(build: Run, live: Live, bucket: str) -> None:
     put(f"{bucket}/build/corpus.jsonl", DATA)
-    for name in ("first", "second"):  # one on its own machine each
-        done = glow(
-            "build", "--input", f"{bucket}/build", "--index-root", tmp_path / name, "--model", toy_model
-        )
-        assert done.returncode == 0, done.stderr
-    root = IndexRoot(tmp_path / "first")
-    assert Index.open(root.folder(root.current()))[STORED_FIELDS].count == 30
+    done = build(f"{bucket}/build")
+    assert done.exit_code == 0, done.stderr
+    assert live()[STORED_FIELDS].count == 30
 
 
 @contextmanager
 def web(folder: Path, kind: type[SimpleHTTPRequestHandler] = SimpleHTTPRequestHandler) -> Iterator[int]:
-    """A web server over a folder; its port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(kind, directory=str(folder))) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

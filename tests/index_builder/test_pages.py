@@ -2,25 +2,21 @@
 
 import json
 import os
+import random
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from glow.collection import parse_document
 from glow.errors import InputError, RecordError
 from glow_index_builder.input.files import file_lines
 from glow_index_builder.input.parsers import PAGE_CPU_S, FileParser
 from glow_index_builder.input.source import open_sources
 from tests.index_builder.conftest import Run
-from tests.index_builder.hostile_pages import hostile_page
 
 HTML = """<html><head><title>How bees live</title></head><body><nav><a href="/">Home</a></nav><main>
 <h1>How bees live</h1><p>Bees find home by the sun. They dance to tell others where flowers are, and how far.</p>
@@ -50,26 +46,17 @@ owl --list
 def request_of(folder: Path, name: str, data: bytes) -> dict[str, Any]:
     path = folder / f"page{Path(name).suffix}"
     path.write_bytes(data)
-    return {
-        "name": name,
-        "path": str(path),
-        "size": path.stat().st_size,
-        "modified": "",
-        "base_url": "",
-        "max_line_bytes": 1_000_000,
-    }
+    place = {"name": name, "path": str(path), "size": len(data)}
+    return {**place, "modified": "", "base_url": "", "max_line_bytes": 1_000_000}
 
 
 @pytest.fixture
 def document(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """The document of a page."""
-
     def read(name: str, page: str | bytes) -> dict[str, Any]:
         data = page if isinstance(page, bytes) else page.encode()
         line, *_ = file_lines(request_of(tmp_path, name, data))
         assert isinstance(line, bytes)
-        found: dict[str, Any] = json.loads(line)
-        return found
+        return dict(json.loads(line))
 
     return read
 
@@ -82,9 +69,7 @@ def test_html_is_read_without_menus(document: Read) -> None:
     assert (found["_id"], found["url"], found["title"]) == ("zoo/bees.html", "zoo/bees.html", "How bees live")
     assert found["anchor"] == ["Dance"]
     assert "Bees find home by the sun" in found["text"] and "one item" in found["text"]
-    assert not {"Home", "imprint", "var x", "Dance\n"} & {
-        part for part in ("Home", "imprint", "var x") if part in found["text"]
-    }
+    assert not [part for part in ("Home", "imprint", "var x") if part in found["text"]]
 
 
 def test_markdown_is_read_whole(document: Read) -> None:
@@ -106,9 +91,8 @@ def test_front_matter_becomes_fields_and_metadata(document: Read) -> None:
     assert (found["draft"], found["rank"], found["anchor"], found["folder"]) == (True, 3, ["Owls"], "b")
     damaged = document("a.md", "---\ntitle: Owls: a guide\ndate: soon\n---\n# Owls\n\nThey hunt.")
     assert (damaged["title"], damaged["text"]) == ("Owls: a guide", "They hunt.") and "date" not in damaged
-    assert document("a.md", "---\nA text between rules.\n\n---\nAnd more.")["text"].startswith(
-        "A text between"
-    )
+    ruled = document("a.md", "---\nA text between rules.\n\n---\nAnd more.")
+    assert ruled["text"].startswith("A text between")
 
 
 def test_what_the_head_of_html_says_is_kept(document: Read) -> None:
@@ -141,16 +125,6 @@ def test_a_few_wrong_bytes_do_not_make_utf_8_another_encoding(document: Read) ->
     assert document("a.txt", "Die Straße in Köln".encode() + b"\xff")["text"] == "Die Straße in Köln\ufffd"
 
 
-@given(st.text(max_size=200), st.sampled_from(["a.md", "a.html"]))
-def test_whatever_a_page_holds_it_is_a_document_or_a_reject(
-    tmp_path_factory: pytest.TempPathFactory, text: str, name: str
-) -> None:
-    with suppress(RecordError):
-        request = request_of(tmp_path_factory.getbasetemp(), name, text.encode("utf-8", "replace"))
-        for line in file_lines(request):
-            assert isinstance(line, bytes) and parse_document(line, ["title", "text"]).id == name
-
-
 def test_a_folder_is_what_can_be_read_of_it(tmp_path: Path) -> None:
     given = {
         "zoo/bees.html": HTML, "INDEX.MD": MARKDOWN, "large.txt": "long words " * 500, "logo.png": "x", "zoo/x": "x",
@@ -169,8 +143,8 @@ def test_a_folder_is_what_can_be_read_of_it(tmp_path: Path) -> None:
         "INDEX.MD", "large.txt#part=1", "large.txt#part=2", "zoo/bees.html", "1"
     ]  # fmt: skip
     assert [each.get("url") for each in lines[2:4]] == [
-        "https://wiki.example/large.txt", "https://wiki.example/zoo/bees.html"
-    ]  # fmt: skip
+        f"https://wiki.example/{name}" for name in ("large.txt", "zoo/bees.html")
+    ]
     assert all(len(line.data) <= 3_000 for line in sources[1].lines(3_000))
     (tmp_path / "corpus.jsonl").write_text("{}")  # BEIR's layout is only its corpus
     assert [each.name for each in open_sources(str(tmp_path))] == ["corpus.jsonl"]
@@ -182,10 +156,40 @@ def test_a_folder_with_nothing_to_read_is_told(tmp_path: Path) -> None:
         open_sources(str(tmp_path))
 
 
+OF_MARKDOWN = (
+    "<!--\n", "![", "| a | b |\n|---|---|\n", "[a", "<![CDATA[", "[a](", "<", "title: a" + " " * 50, "*a ", "**", "`", "``` ",
+    "> ", "- ", "1. ", "  - a\n", "[a]: b\n", "&", "&#", "\\", "~~", "_a_", "<a ", "<a b='", "<?", "<!A ", "](", "[](<",
+    '![a](b "', "\t", "# ", "===\n", "a\n---\n", "***", "```\n", "|", "| |\n", "[[", "]]", "!", "<x@y", "http://a ", "\0", "a  \n",
+)  # fmt: skip
+OF_HTML = (
+    "<div>", "<p>", "<table><tr><td>", "<b>", "<a href='", "<a>", "<!--", "<![CDATA[", "<script>", "<style>", "<h1>", "<h2>a</h2>",
+    "<li>", "<ul><li>", "</div>", "</p>", "&", "&#", "<svg>", "<math>", "<template>", "<select><option>", "<form><input>", "<font>",
+    "<time datetime='2020-01-01'>", "<meta name='a' content='b'>", "<title>", "<nav>", "<br>", "<q>", "<blockquote>",
+    "<p class='post'>a", "<span>a</span>", "<td>", "<iframe>", "<base>", "<head>", "<body>", "<em><strong>", "<x-y>",
+    "<p>2020-01-01 ", "<script type='application/ld+json'>[", "| ", "<pre>",
+)  # fmt: skip
+
+
+def hostile_page(number: int, size_bytes: int) -> tuple[str, bytes]:
+    """Name and content: even ones are Markdown, odd ones HTML; small ones repeat one pattern, larger ones a mixture."""
+    chance = random.Random(number)  # noqa: S311 - pages that can be made again
+    patterns, kind = (OF_HTML, "html") if number % 2 else (OF_MARKDOWN, "md")
+    mixture = "".join(chance.choice(patterns) for _ in range(chance.randint(1, 6)))
+    unit = patterns[number // 2] if number // 2 < len(patterns) else mixture
+    count = size_bytes // len(unit) + 1
+    text = (
+        unit * count,
+        f"---\n{unit * count}\n---\n# a",
+        (unit * 200 + "\n") * (count // 200 + 1),
+        f"# a\n\n{unit * (count // 2)}b{unit * (count // 2)}",
+    )[chance.randrange(4)]
+    return f"page-{number}.{kind}", text.encode()[:size_bytes]
+
+
 SIZE_BYTES = 1_000_000
 REAL_BYTES = 300_000
 PAGES = 200
-FEW = range(0, PAGES, 7)
+FEW = range(0, PAGES, 13)
 REST = [number for number in range(PAGES) if number not in FEW]
 PROSE = "How do bees find home when the *sun* is hidden? They see [light](x.md) and dance.\n\n"
 HTML_PROSE = "<p>How do bees find home when the <em>sun</em> is hidden? They see light and dance.</p>"
@@ -210,30 +214,22 @@ def children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def require_bounded(parser: FileParser, folder: Path, numbers: Iterator[int] | list[int] | range) -> None:
+@pytest.mark.parametrize("numbers", [FEW, pytest.param(REST, marks=pytest.mark.slow)], ids=["few", "rest"])
+def test_hostile_pages_end_in_time(parser: FileParser, tmp_path: Path, numbers: Sequence[int]) -> None:
     """Each page has its end, and all of them at most the time of the bound each; processor time, for the machine is busy."""
     before, faults = children_cpu_s(), []
     for number in numbers:
         started = time.monotonic()
         try:
-            read(parser, folder, *hostile_page(number, SIZE_BYTES))
+            read(parser, tmp_path, *hostile_page(number, SIZE_BYTES))
         except RecordError as error:
             faults.append(str(error))
         assert time.monotonic() - started < 20 * PAGE_CPU_S, number
     parser.close()
-    assert children_cpu_s() - before < (PAGE_CPU_S + 0.1) * len(list(numbers)) + 2.0
+    assert children_cpu_s() - before < (PAGE_CPU_S + 0.1) * len(numbers) + 2.0
     assert any("takes more" in each for each in faults), "no page is hostile any more"
     known = (f"its parser takes more than {PAGE_CPU_S:g} s", "no text: ", "not text: ")
     assert all(each.startswith(known) for each in faults), set(faults)
-
-
-def test_hostile_pages_end_in_time(parser: FileParser, tmp_path: Path) -> None:
-    require_bounded(parser, tmp_path, FEW)
-
-
-@pytest.mark.slow
-def test_more_hostile_pages_end_in_time(parser: FileParser, tmp_path: Path) -> None:
-    require_bounded(parser, tmp_path, REST)
 
 
 @pytest.mark.parametrize(
@@ -292,15 +288,15 @@ def test_links_out_of_a_folder_are_rejects(build: Run, tmp_path: Path) -> None:
     (folder / "more").mkdir(parents=True)
     for number in range(20):
         (folder / f"{number}.md").write_text("# Bees\n\nThey dance.")
-    links: dict[str, Callable[[], str | Path]] = {
-        "absolute.md": lambda: outside / "secret.md",
-        "relative.md": lambda: "../outside/secret.md",
-        "second.md": lambda: "relative.md",
-        "within.md": lambda: "more/../1.md",
-        "folder": lambda: outside,
+    links = {
+        "absolute.md": outside / "secret.md",
+        "relative.md": "../outside/secret.md",
+        "second.md": "relative.md",
+        "within.md": "more/../1.md",
+        "folder": outside,
     }
     for name, target in links.items():
-        (folder / name).symlink_to(target())
+        (folder / name).symlink_to(target)
     done = build(folder)
     assert done.exit_code == 0, done.stderr
     assert "21 documents" in done.stdout

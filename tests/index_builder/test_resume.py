@@ -1,9 +1,12 @@
 """A build that ended goes on where it ended, and ends in the same version as one that did not."""
 
 import errno
+import io
 import json
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +14,26 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
+from glow.errors import BuildError, BusyError, InputError
 from glow.index.columns import COLUMNS
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, DenseIndex
 from glow.runtime import Encoder
+from glow_index_builder.building.work import Step, WorkFolder, open_work
 from glow_index_builder.encoding.blocks import Block, BlockEncoder
+from glow_index_builder.progress import Stages
 from tests.artifact.conftest import flip
 from tests.index_builder.conftest import Lines, LinesFile, Live, Run, Spawn, report_of
 from tests.until import until
 
-CHANGES = {"report.json"}
-"""Files of a version that hold times."""
-
 
 @pytest.fixture
 def many(lines_file: LinesFile) -> Path:
-    """Three hundred documents of different lengths."""
-    texts = ["They find home. " * (number % 40) for number in range(300)]
-    given = enumerate(texts)
-    return lines_file({"_id": f"d{n}", "title": f"bees {n}", "text": text, "n": n} for n, text in given)
+    return lines_file(
+        {"_id": f"d{n}", "title": f"bees {n}", "text": "They find home. " * (n % 40), "n": n}
+        for n in range(300)
+    )
 
 
 @pytest.fixture
@@ -52,9 +55,9 @@ def end_early(build: Run, many: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
 def files_of(output: Path) -> list[dict[str, Any]]:
     """The files of each version, oldest first, but for those that hold times."""
     root = IndexRoot(output)
+    manifests = (root.manifest(version) for version in root.versions())
     return [
-        {name: record for name, record in root.manifest(version).files.items() if name not in CHANGES}
-        for version in root.versions()
+        {name: record for name, record in each.files.items() if name != "report.json"} for each in manifests
     ]
 
 
@@ -143,14 +146,6 @@ def test_other_input_or_options_are_another_build(
     assert report_of(tmp_path / "r.json")["shards"]["resumed"] == 0
 
 
-def test_threads_make_the_same_version_with_passages_too(build: Run, output: Path, many: Path) -> None:
-    for threads in (1, 2):
-        done = build(many, "--passages", "--encode-batch-documents", 50, "--threads", threads)
-        assert done.exit_code == 0, done.stderr
-    one, two = files_of(output)
-    assert one == two
-
-
 @pytest.mark.parametrize("passages", [(), ("--passages",)])
 def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
     build: Run,
@@ -170,10 +165,7 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
                 vectors[row] = np.nan
         return [vectors, *rest]
 
-    documents: Lines = [
-        {"_id": f"d{number}", "title": "bees", "text": f"Home {number}. ", "n": number}
-        for number in range(60)
-    ]
+    documents: Lines = [{"_id": f"d{n}", "title": "bees", "text": f"Home {n}. ", "n": n} for n in range(60)]
     documents[41] = {"_id": "long", "title": "owls and whales " * 9, "text": "hunt at night. " * 30, "n": 41}
     monkeypatch.setattr(Encoder, "run_outputs", overflowing)
     done = build(lines_file(documents), "--encode-batch-documents", 16, *passages)
@@ -185,11 +177,97 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
     assert len(index[VECTORS]) == 59
     assert index[COLUMNS].columns is not None and index.holds(POSTINGS) and len(index[POSTINGS]) == 59
     assert (index.manifest.counts["documents"], index.manifest.counts["rejects"]) == (59, 1)
-    vector = index[VECTORS]._index.reconstruct(41)  # type: ignore[attr-defined]  # the part itself, behind its view
-    model_row = index[STORED_FIELDS].rows([41])[0]
-    assert model_row.id == "d42" and np.isfinite(vector).all()
+    assert np.isfinite(index[VECTORS].vectors(np.array([41]))).all()
     (reject,) = (output / index.version / "rejects.jsonl").read_text().splitlines()
     reason = "cannot be encoded: the vector of document 'long' is not finite"
     found = {"file": None, "line": None, "id": "long", "reason": reason}
     assert json.loads(reject) == {**found, "start": json.loads(reject)["start"]}
     assert "1 line rejected: 1 x cannot be encoded" in done.stdout
+
+
+def working(root: Path, key: str | None = "key") -> AbstractContextManager[WorkFolder]:
+    return open_work(root, key, Stages(io.StringIO()), resume=True)
+
+
+def read_step(work: WorkFolder) -> Step:
+    with work.step("read") as step:
+        if not step.is_done:
+            (step.folder / "sub").mkdir()
+            (step.folder / "sub" / "file").write_text("done")
+            step.values = {"count": 3}
+    return step
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone", "more", "unmarked"])
+def test_a_step_that_is_not_as_it_was_is_done_again(tmp_path: Path, damage: str) -> None:
+    with working(tmp_path) as work:
+        file = read_step(work).folder / "sub" / "file"
+        match damage:
+            case "changed":
+                file.write_text("none")
+            case "gone":
+                file.unlink()
+            case "more":
+                file.with_name("other").write_text("")
+            case "unmarked":
+                (work.path / "read" / "step.json").write_text("{")
+        assert not read_step(work).is_done
+        assert read_step(work).is_done
+
+
+def build_error(cause: BaseException) -> BuildError:
+    error = BuildError("cannot write")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (KeyboardInterrupt(), True),
+        (OSError(28, "No space left on device"), True),
+        (sqlite3.OperationalError("database or disk is full"), True),
+        (BusyError("later"), True),
+        (build_error(OSError(28, "No space left on device")), True),
+        (InputError("never"), False),
+        (BuildError("too many rejects"), False),
+    ],
+)
+def test_work_is_kept_where_the_same_command_may_go_on(
+    tmp_path: Path, error: BaseException, is_kept: bool
+) -> None:
+    with pytest.raises((type(error), BuildError)), working(tmp_path) as work:
+        read_step(work)
+        raise error
+    assert (tmp_path / ".work").exists() is is_kept
+
+
+def test_the_same_build_runs_once_at_a_time_and_others_beside_it(tmp_path: Path) -> None:
+    with working(tmp_path) as work:
+        read_step(work)
+        already = r"this build runs already: .*key is being changed by process"
+        with pytest.raises(BusyError, match=already), working(tmp_path):
+            pass
+        with working(tmp_path, "other"), working(tmp_path, None):
+            pass
+        assert read_step(work).is_done
+
+
+def test_what_a_killed_build_of_a_pipe_left_is_cleared(tmp_path: Path) -> None:
+    left = tmp_path / ".work" / "once-012345"
+    left.mkdir(parents=True)
+    with working(tmp_path):
+        assert not left.exists()
+
+
+def test_ends_without_a_word_are_counted(tmp_path: Path) -> None:
+    with working(tmp_path) as work:
+        read_step(work)
+        (work.path / ".encode-kills").write_bytes(b"xx")
+        with pytest.raises(ValueError, match="mine"), work.counting_kills("encode") as kills:
+            assert (kills, (work.path / ".encode-kills").read_bytes()) == (2, b"xxx")
+            raise ValueError("mine")
+        with work.counting_kills("encode") as kills:
+            assert kills == 2
+        with work.counting_kills("encode") as kills:
+            assert kills == 0

@@ -8,24 +8,28 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from glow.errors import ConfigError, DependencyError
 from glow.index.learned_sparse.component import LearnedJob, make_word_side
-from glow.index.stored_fields import DocumentWriter
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.token_embeddings import StatesJob
 from glow.records import Document
 from glow.runtime import Model
+from glow.text import TermTable
 from glow_index_builder.encoding.blocks import BlockEncoder, EncodedBlocks, plan_blocks
 from glow_index_builder.encoding.schedule import (
     Run,
     encode_blocks,
+    encode_texts,
     in_child,
     in_ray,
     in_threads,
     start_encoding,
     start_ray,
 )
+from glow_index_builder.encoding.text_encoder import TextEncoder
 from glow_index_builder.options import BuildOptions
 from tests.artifact.conftest import flip
 from tests.conftest import DATA
@@ -36,7 +40,6 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 
 @pytest.fixture
 def deadly(monkeypatch: pytest.MonkeyPatch) -> type[BlockEncoder]:
-    """The encoder that dies, where worker processes find it, too."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     module = importlib.import_module("deadly_encoder")
     found: type[BlockEncoder] = module.DeadlyEncoder
@@ -67,7 +70,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def job_of(folder: Path, model: Path, ids: list[str]) -> BlockEncoder:
-    """A small corpus that waits to be encoded."""
     folder.mkdir()
     with DocumentWriter(folder / "documents.sqlite") as writer:
         for number, identifier in enumerate(ids):
@@ -82,7 +84,6 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> BlockEncoder:
 
 
 def as_job(kind: type[BlockEncoder], job: BlockEncoder) -> BlockEncoder:
-    """The same job by another class."""
     return kind(**vars(job))
 
 
@@ -148,6 +149,30 @@ def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(
         encode(in_child(job), job, 1)
 
 
+def test_texts_alone_have_the_vectors_and_records_of_blocks(tmp_path: Path, learned_model: Path) -> None:
+    """As an upsert encodes them, whatever the number of threads."""
+    ids = [f"d{number}" for number in range(40)]
+    job = job_of(tmp_path / "here", learned_model, ids)
+    blocks = encode(in_threads(job), job, len(ids))
+    documents = list(DocumentStore(job.store).scan())
+    encoder = TextEncoder.open(Model.open(learned_model), TermTable.load(job.terms), "cpu", job.jobs)
+    found = []
+    for threads in (1, 3):
+        folder, done = tmp_path / str(threads), list[int]()
+        folder.mkdir()
+        found.append(encode_texts(documents, encoder, threads, folder, done.append, job.jobs))
+        assert sum(done) == len(ids)
+    np.testing.assert_array_equal(found[0].vectors()[0:40], found[1].vectors()[0:40])
+    np.testing.assert_allclose(found[0].vectors()[0:40], blocks.vectors()[0:40], atol=1e-5)
+    for name in job.jobs:
+        one, other, whole = (
+            b"".join(each.records.tobytes() for each in texts.records(name)) for texts in (*found, blocks)
+        )
+        assert one == other == whole
+    nothing = encode_texts([], encoder, 2, tmp_path, lambda _: None, job.jobs)
+    assert nothing.vectors().shape == (0, 32) and not list(nothing.records("learned_sparse"))
+
+
 def test_after_two_kills_blocks_are_encoded_in_another_process(
     tmp_path: Path, learned_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,15 +184,11 @@ def test_after_two_kills_blocks_are_encoded_in_another_process(
     assert chosen == ["in_threads", "in_threads", "in_child"]
 
 
-@pytest.mark.parametrize("more", [{"workers": 2}, {"ray_address": "auto"}])
-def test_options_of_ray_need_ray(more: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="need --runner ray"):
-        BuildOptions(model=tmp_path, source="-", index_root=tmp_path, **more).check_runner()
-
-
-def test_a_runner_that_is_not_installed_is_refused_by_its_extra(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_ray_is_asked_for_and_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chosen = BuildOptions(model=tmp_path, source="-", index_root=tmp_path)
+    for more in ({"workers": 2}, {"ray_address": "auto"}):
+        with pytest.raises(ConfigError, match="need --runner ray"):
+            chosen.model_copy(update=more).check_runner()
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DependencyError, match="extra `scale`"):
-        BuildOptions(model=tmp_path, source="-", index_root=tmp_path, runner="ray").check_runner()
+        chosen.model_copy(update={"runner": "ray"}).check_runner()

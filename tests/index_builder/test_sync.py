@@ -3,32 +3,22 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
+from glow.cli import app
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
+from tests.artifact.conftest import flip
+from tests.index_builder.conftest import Run, Spawn
 from tests.made_index import documents, opened, write
-from tests.program import ROOT, glow
 from tests.until import until
-
-
-@pytest.fixture
-def pages(tmp_path: Path) -> Path:
-    """Thirty pages in two folders."""
-    for number in range(30):
-        page(
-            tmp_path / "pages",
-            f"{'old' if number % 2 else 'new'}/p{number}.md",
-            f"Page {number} tells of bees.",
-        )
-    return tmp_path / "pages"
 
 
 def page(folder: Path, name: str, text: str) -> None:
@@ -36,14 +26,20 @@ def page(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(f"# A title\n\n{text}\n")
 
 
-def run(command: str, source: Path, model: Path | None, *more: object, status: int = 0) -> Any:
-    """Runs a command on the index beside its input; returns its report."""
-    given = () if model is None else ("--model", model)
-    root = source.with_name("index")
-    done = glow(
-        command, "--input", source, "--index-root", root, *given, "--threads", 1, "--json", "-", *more
-    )
-    assert done.returncode == status, done.stderr[-2_000:]
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    for number in range(30):
+        name = f"{'old' if number % 2 else 'new'}/p{number}.md"
+        page(tmp_path / "pages", name, f"Page {number} tells of bees.")
+    return tmp_path / "pages"
+
+
+def sync(source: Path, model: Path | None, *more: object, command: str = "sync", status: int = 0) -> Any:
+    """Syncs the index beside its input; the report."""
+    given = ("--input", source, "--index-root", source.with_name("index"), "--threads", 1, "--json", "-")
+    arguments = (command, *given, *(() if model is None else ("--model", model)), *more)
+    done = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert done.exit_code == status, done.stderr[-2_000:]
     return json.loads(done.stdout[: done.stdout.index("\n}\n") + 3])
 
 
@@ -57,8 +53,8 @@ def vectors_of(index: Index) -> dict[str, np.ndarray]:
     return {name: index[VECTORS].vectors(np.array([row]))[0] for name, row in rows.items()}
 
 
-def test_a_second_sync_encodes_what_changed(pages: Path, toy_model: Path) -> None:
-    first = run("sync", pages, toy_model)
+def test_a_second_sync_encodes_what_changed(run: Run, pages: Path, toy_model: Path) -> None:
+    first = sync(pages, toy_model)
     assert (first["counts"]["new"], first["counts"]["encoded"], first["counts"]["documents"]) == (30, 30, 30)
     for number in (2, 4, 6):
         page(pages, f"new/p{number}.md", "It tells of owls now.")
@@ -66,7 +62,7 @@ def test_a_second_sync_encodes_what_changed(pages: Path, toy_model: Path) -> Non
     page(pages, "two.md", "A page of rivers.")
     for name in ("old/p1.md", "old/p3.md"):
         (pages / name).unlink()
-    second = run("sync", pages, toy_model)
+    second = sync(pages, toy_model)
     assert counted(second) == {
         "new": 2, "changed": 3, "deleted": 2, "unchanged": 25, "documents": 30, "encoded": 5
     }  # fmt: skip
@@ -74,7 +70,7 @@ def test_a_second_sync_encodes_what_changed(pages: Path, toy_model: Path) -> Non
     held = {each.id for each in opened(root)[STORED_FIELDS].scan()}
     assert held == {str(path.relative_to(pages)) for path in pages.rglob("*.md")}
     assert root.history() == [first["version"]]  # all of it is one version
-    third = glow("sync", "--input", pages, "--index-root", root.path, "--model", toy_model)
+    third = run("sync", "--input", pages, "--index-root", root.path, "--model", toy_model)
     assert "30 unchanged; 30 documents\nnothing to change: " in third.stdout
     assert root.current() == second["version"]
 
@@ -82,10 +78,10 @@ def test_a_second_sync_encodes_what_changed(pages: Path, toy_model: Path) -> Non
 def test_what_changes_only_metadata_is_not_encoded(tmp_path: Path, toy_model: Path) -> None:
     records = documents(20)
     source = write(tmp_path / "shop.jsonl", records)
-    run("sync", source, toy_model)
+    sync(source, toy_model)
     before = vectors_of(opened(IndexRoot(tmp_path / "index")))
     records[3]["year"], records[4]["stock"] = 1999, 5
-    report = run("sync", write(source, records), toy_model)
+    report = sync(write(source, records), toy_model)
     assert (report["counts"]["changed"], report["counts"]["encoded"], report["counts"]["reused"]) == (2, 0, 2)
     index = opened(IndexRoot(tmp_path / "index"))
     assert index[STORED_FIELDS].get("d/3").metadata["year"] == 1999
@@ -95,12 +91,9 @@ def test_what_changes_only_metadata_is_not_encoded(tmp_path: Path, toy_model: Pa
     # Again, with the vectors of the delta, by another command.
     records[3]["year"] = 2001
     changes = write(tmp_path / "changes.jsonl", records[3:4])
-    report = run("upsert", changes, toy_model)
-    assert (report["counts"]["replaced"], report["counts"]["encoded"], report["counts"]["reused"]) == (
-        1,
-        0,
-        1,
-    )
+    report = sync(changes, toy_model, command="upsert")
+    counts = report["counts"]
+    assert (counts["replaced"], counts["encoded"], counts["reused"]) == (1, 0, 1)
 
 
 def test_many_deletions_need_a_confirmation_and_a_rejected_line_deletes_nothing(
@@ -108,34 +101,36 @@ def test_many_deletions_need_a_confirmation_and_a_rejected_line_deletes_nothing(
 ) -> None:
     records = documents(20)
     source = write(tmp_path / "shop.jsonl", records)
-    live = run("sync", source, toy_model)["version"]
+    live = sync(source, toy_model)["version"]
     root = IndexRoot(tmp_path / "index")
-    failed = run("sync", write(source, records[:15]), toy_model, status=2)
+    failed = sync(write(source, records[:15]), toy_model, status=2)
     assert "lacks 5 of 20 documents" in failed["error"] and "--max-delete-ratio" in failed["error"]
     assert root.current() == live
     records[0]["title"] = 5  # a reject, whose id is known
-    report = run("sync", write(source, records[:15]), toy_model, "--max-delete-ratio", 0.3)
+    report = sync(write(source, records[:15]), toy_model, "--max-delete-ratio", 0.3)
     assert counted(report) == {"deleted": 5, "unchanged": 14, "kept": 1, "documents": 15, "rejects": 1}
     assert opened(root)[STORED_FIELDS].find("d/0") is not None
     for record in records[1:9]:
         record["title"] = 5
-    failed = run("sync", write(source, records[:15]), toy_model, status=4)
+    failed = sync(write(source, records[:15]), toy_model, status=4)
     assert "9 of 15 input lines are invalid" in failed["error"]
 
 
-def test_a_bad_cell_keeps_its_product_and_the_encoding_may_change(tmp_path: Path, toy_model: Path) -> None:
+def test_a_bad_cell_keeps_its_product_and_the_encoding_may_change(
+    run: Run, tmp_path: Path, toy_model: Path
+) -> None:
     source = tmp_path / "shop.csv"
     rows = [f"{number};Stühle {number};{number},50" for number in range(9)]
     source.write_bytes("\n".join(["id;title;price", *rows]).encode("windows-1252"))
-    first = run("sync", source, toy_model, "--encoding", "windows-1252")
+    first = sync(source, toy_model, "--encoding", "windows-1252")
     assert first["counts"]["new"] == 9
     source.write_text("\n".join(["id;title;price", *rows[:-1], "8;Stühle 8;on request"]), encoding="utf-8")
     kept = {"unchanged": 8, "kept": 1, "rejects": 1, "documents": 9}
-    assert counted(run("sync", source, toy_model)) == kept
+    assert counted(sync(source, toy_model)) == kept
     source.write_text("\n".join(["id;title;price", *rows[:-1], "8;Stühle 8"]), encoding="utf-8")
-    assert counted(run("sync", source, toy_model)) == kept  # no id is known, as columns do not fit
-    done = glow("sync", "--input", tmp_path, "--index-root", tmp_path, "--model", toy_model)
-    assert done.returncode == 2 and "are one directory" in done.stderr
+    assert counted(sync(source, toy_model)) == kept  # no id is known, as columns do not fit
+    done = run("sync", "--input", tmp_path, "--index-root", tmp_path, "--model", toy_model)
+    assert done.exit_code == 2 and "are one directory" in done.stderr
 
 
 def test_a_large_difference_is_built_with_reused_vectors_and_the_options_of_the_live_version(
@@ -146,11 +141,11 @@ def test_a_large_difference_is_built_with_reused_vectors_and_the_options_of_the_
     for record in records:
         record["name"] = record.pop("title")
     source = write(tmp_path / "shop.jsonl", records)
-    run("build", source, None, "--index", "hnsw", "--rename-field", "name=title")
+    sync(source, None, "--index", "hnsw", "--rename-field", "name=title", command="build")
     for record in records[:5]:
         record["text"] = "It tells of owls now."
     records[6]["text"], records[7]["year"] = 5, 1999
-    report = run("sync", write(source, records), None, "--max-delta-documents", 3)
+    report = sync(write(source, records), None, "--max-delta-documents", 3)
     assert {"changed": 6, "kept": 1, "encoded": 5, "reused": 25}.items() <= report["counts"].items()
     index = opened(IndexRoot(tmp_path / "index"))
     assert index[VECTORS].kind == "hnsw" and report["base"] == report["version"]
@@ -158,7 +153,7 @@ def test_a_large_difference_is_built_with_reused_vectors_and_the_options_of_the_
     assert index[STORED_FIELDS].get("d/6").metadata["year"] == 2006
     # The same as vectors that are encoded anew.
     records[6]["text"] = " ".join(index[STORED_FIELDS].get("d/6").fields["text"])
-    anew = run("build", write(source, records), None, "--no-reuse", "--rename-field", "name=title")
+    anew = sync(write(source, records), None, "--no-reuse", "--rename-field", "name=title", command="build")
     assert anew["counts"]["reused"] == 0
     other, mine = vectors_of(opened(IndexRoot(tmp_path / "index"))), vectors_of(index)
     assert other.keys() == mine.keys()
@@ -171,54 +166,40 @@ def test_a_build_reuses_no_vectors_if_weights_depend_on_other_statistics(
 ) -> None:
     records = documents(20)
     source = write(tmp_path / "shop.jsonl", records)
-    run("build", source, toy_model)
+    sync(source, toy_model, command="build")
     root = IndexRoot(tmp_path / "index")
     first = root.folder(root.current())
-    assert run("build", source, toy_model)["counts"]["reused"] == 20  # nothing changed, so no statistics did
+    assert (
+        sync(source, toy_model, command="build")["counts"]["reused"] == 20
+    )  # nothing changed, so no statistics did
     again = root.folder(root.current())
     assert (again / "vectors.faiss").read_bytes() == (first / "vectors.faiss").read_bytes()
+    flip(again / "vectors.faiss", -3)
+    assert sync(source, toy_model, command="build")["counts"]["reused"] == 0  # nothing of a damaged version
     records[3]["text"] = "It tells of many owls now."
-    assert run("build", write(source, records), toy_model)["counts"]["reused"] == 0
+    assert sync(write(source, records), toy_model, command="build")["counts"]["reused"] == 0
 
 
-def test_a_build_reuses_nothing_of_a_damaged_version(tmp_path: Path, toy_model: Path) -> None:
-    source = write(tmp_path / "shop.jsonl", documents(20))
-    run("build", source, toy_model)
-    root = IndexRoot(tmp_path / "index")
-    stored = root.folder(root.current()) / "vectors.faiss"
-    data = bytearray(stored.read_bytes())
-    data[-3] ^= 1
-    stored.write_bytes(data)
-    assert run("build", source, toy_model)["counts"]["reused"] == 0
-
-
-def test_a_killed_sync_leaves_the_live_version(tmp_path: Path, toy_model: Path) -> None:
+def test_a_killed_sync_leaves_the_live_version(spawn: Spawn, tmp_path: Path, toy_model: Path) -> None:
     records = documents(600)
     source = write(tmp_path / "shop.jsonl", records[:20])
-    live = run("sync", source, toy_model)["version"]
+    live = sync(source, toy_model)["version"]
     root = IndexRoot(tmp_path / "index")
     write(source, records)
-    command = [sys.executable, "-m", "glow", "sync", "--input", source, "--index-root", root.path]
-    with subprocess.Popen(
-        [*command, "--model", toy_model], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stderr is not None
-        until(lambda: "compare" in child.stderr.readline())
+    command = ("sync", "--input", source, "--index-root", root.path, "--model", toy_model)
+    with spawn(*command) as child:
+        until(lambda: b"compare" in child.stderr.readline())
         child.kill()
     assert root.current() == live and opened(root)[STORED_FIELDS].count == 20
-    assert run("sync", source, toy_model)["counts"]["documents"] == 600
+    assert sync(source, toy_model)["counts"]["documents"] == 600
 
 
-def test_watch_follows_a_folder_and_goes_on_after_a_failure(pages: Path, toy_model: Path) -> None:
-    root = IndexRoot(pages.with_name("index"))
-    command = [sys.executable, "-m", "glow", "sync", "--input", pages, "--index-root", root.path]
-    out = pages.with_name("out.txt")
-    with (
-        out.open("w") as file,
-        subprocess.Popen(
-            [*command, "--model", toy_model, "--watch"], cwd=ROOT, stdout=file, stderr=subprocess.DEVNULL
-        ) as child,
-    ):
+def test_watch_follows_a_folder_and_goes_on_after_a_failure(
+    spawn: Spawn, pages: Path, toy_model: Path
+) -> None:
+    root, out = IndexRoot(pages.with_name("index")), pages.with_name("out.txt")
+    command = ("sync", "--input", pages, "--index-root", root.path, "--model", toy_model, "--watch")
+    with out.open("w") as file, spawn(*command, stdout=file, stderr=subprocess.DEVNULL) as child:
         try:
             until(lambda: out.read_text().count("published") == 1)
             gone = pages.rename(pages.with_name("away"))

@@ -1,9 +1,7 @@
 """Writes are applied in the order of their acknowledgements: on one host, between hosts, with a backlog, and whatever is killed."""
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -14,12 +12,9 @@ from typing import Any
 
 import pytest
 
-from glow.artifact import IndexRoot
-from glow.index import Index
-from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import INGEST_FOLDER, IngestLog, IngestState, LogBusyError, LogClock, read_accepted
-from tests.attacks.harness import ROOT
-from tests.made_index import documents, made, write
+from tests.ingest.conftest import MakeRoot, held, holding, start_ingest
+from tests.program import ROOT, glow
 
 WRITER = """
 import json, sys, time
@@ -61,7 +56,6 @@ class Writer:
 
 @contextmanager
 def writers(folder: Path, *skews: float) -> Iterator[list[Writer]]:
-    """One for each skew; ended at the end."""
     found = [Writer(folder, skew) for skew in skews]
     try:
         yield found
@@ -103,13 +97,9 @@ def test_a_clock_that_was_lost_is_behind_nothing_that_was_written(tmp_path: Path
     folder = tmp_path / INGEST_FOLDER
     with writers(folder, 3_600.0) as (ahead,):
         sent = [ahead.send("delete", ids=["x"]) for _ in range(3)]
-    for damage in (b"", b"rubbish that is no clock\n", b"00000000 00000000000000000000\n"):
-        (folder / "clock").write_bytes(damage)
-        with writers(folder, 0.0) as (new,):
-            sent.append(new.send("delete", ids=["x"]))
-    (folder / "clock").unlink()
-    with writers(folder, 0.0) as (new,):
-        sent.append(new.send("delete", ids=["x"]))
+    for damage in (b"", b"rubbish that is no clock\n", b"00000000 00000000000000000000\n", None):
+        (folder / "clock").unlink() if damage is None else (folder / "clock").write_bytes(damage)
+        sent.append(str(IngestLog(folder, 1 << 20).append("delete", ids=["x"])))
     assert waiting(folder) == sent
 
 
@@ -120,38 +110,30 @@ def test_a_process_that_is_stopped_with_the_clock_stops_nobody_for_good(
     folder = tmp_path / INGEST_FOLDER
     log = IngestLog(folder, 1 << 20)
     log.append("delete", ids=["x"])
-    code = "import sys, time; from pathlib import Path; from glow.ingest import LogClock\n"
-    code += "with LogClock(Path(sys.argv[1])).tick():\n print('held', flush=True); time.sleep(60)"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with holding("LogClock(Path(sys.argv[1])).tick()", folder):
         with pytest.raises(LogBusyError, match="check whether one is stopped"):
             log.append("delete", ids=["y"])
-        other.kill()
     assert log.append("delete", ids=["z"]).number == 2
     with LogClock(folder).tick() as at:
         assert at > 0
 
 
-def replay(rounds: int, seed: int, model: Path, folder: Path) -> None:
+SEEDS = [(60, 1), *(pytest.param(400, seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+
+
+@pytest.mark.parametrize(("rounds", "seed"), SEEDS)
+def test_the_index_is_what_the_acknowledged_writes_make_of_it(
+    rounds: int, seed: int, root_of: MakeRoot, toy_model: Path
+) -> None:
     """Three writers and `glow ingest`, killed at random, beside a dictionary that each write is put into after its answer."""
-    root = made(model, write(folder / "first.jsonl", documents(12)), folder / "index", index="flat")
-    log, draw = root.path / INGEST_FOLDER, random.Random(seed)  # noqa: S311 - a seed is wanted
-    expected = {each.id: each.fields["text"][0] for each in _index(root)[STORED_FIELDS].scan()}
-    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path), "--model", str(model)]
-    options = [
-        "--poll-interval-s",
-        "0.05",
-        "--threads",
-        "1",
-        "--batch-documents",
-        "4",
-        "--compact-threshold",
-        "0.01",
-    ]
-    ingest = _start([*command, *options])
+    root, draw = root_of(12), random.Random(seed)  # noqa: S311 - a seed is wanted
+    log, expected = root.path / INGEST_FOLDER, held(root)
+    options = ("--poll-interval-s", 0.05, "--threads", 1, "--batch-documents", 4, "--compact-threshold", 0.01)
+
+    def start() -> "subprocess.Popen[bytes]":
+        return start_ingest(root, toy_model, *map(str, options))
+
+    ingest = start()
     with writers(log, 0.0, 2.0, -2.0) as found:
         for number in range(rounds):
             writer = draw.choice(found)
@@ -165,40 +147,15 @@ def replay(rounds: int, seed: int, model: Path, folder: Path) -> None:
                 expected |= dict.fromkeys(names, f"words {number}")
             chance = draw.random()
             if chance < 0.03:
-                ingest.send_signal(signal.SIGKILL)
+                ingest.kill()
                 ingest.wait()
-                ingest = _start([*command, *options])
+                ingest = start()
             elif chance < 0.08:
                 found[found.index(writer)] = Writer(log, draw.uniform(-2, 2))
                 writer.kill()
             time.sleep(draw.choice((0.0, 0.0, 0.03, 0.1)))
-    ingest.send_signal(signal.SIGKILL)
+    ingest.kill()
     ingest.wait()
-    done = subprocess.run(
-        [*command, *options, "--once"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
-    )
+    done = glow("ingest", "--index-root", root.path, "--model", toy_model, *options, "--once")
     assert done.returncode == 0, done.stderr
-    assert {each.id: each.fields["text"][0] for each in _index(root)[STORED_FIELDS].scan()} == expected
-
-
-def test_the_index_is_what_the_acknowledged_writes_make_of_it(toy_model: Path, tmp_path: Path) -> None:
-    replay(60, 1, toy_model, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 12))
-def test_the_index_is_what_the_acknowledged_writes_make_of_it_at_length(
-    seed: int, toy_model: Path, tmp_path: Path
-) -> None:
-    replay(400, seed, toy_model, tmp_path)
-
-
-def _index(root: IndexRoot) -> Index:
-    return Index.open(root.folder(root.current()))
-
-
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    assert held(root) == expected

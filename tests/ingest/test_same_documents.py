@@ -15,8 +15,8 @@ from glow.errors import DocumentNotFoundError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.ingest import Ingester, IngestOptions
-from tests.ingest.writing import WRITE, serving_writes
-from tests.made_index import documents, made, stages, write
+from tests.ingest.conftest import WRITE, root_in, serving_writes
+from tests.made_index import made, stages
 
 LINES = {**WRITE, "Content-Type": "application/x-ndjson"}
 JSON = {**WRITE, "Content-Type": "application/json"}
@@ -29,7 +29,6 @@ def with_text(identifier: str, more: bytes) -> bytes:
 
 
 def of_bytes(identifier: str, size: int) -> bytes:
-    """A document whose JSON has so many bytes."""
     start = b'{"_id": "%b", "text": "' % identifier.encode()
     return start + b"v" * (size - len(start) - 2) + b'"}'
 
@@ -114,14 +113,7 @@ def built(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[In
 
 @pytest.fixture(scope="module")
 def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot:
-    folder = tmp_path_factory.mktemp("served")
-    return made(
-        toy_model,
-        write(folder / "first.jsonl", documents(10)),
-        folder / "index",
-        index="flat",
-        id_field="sku",
-    )
+    return root_in(tmp_path_factory.mktemp("served"), toy_model, 10, id_field="sku")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,6 @@
 """Writes over real HTTP, to a service and a `glow ingest` beside it: what is answered, who may, and that searches lose nothing."""
 
-import asyncio
-import subprocess
-import sys
-import threading
-import time
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,26 +9,35 @@ import httpx
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.client import AsyncGlowClient, BadRequestError, GlowClient
-from tests.attacks.harness import ROOT, serving
-from tests.ingest.writing import KEY, KEY_FLAGS, WRITE, log_bytes, serving_writes
-from tests.made_index import documents, made, write
+from glow.client import BadRequestError, GlowClient
+from glow.ingest import INGEST_FOLDER, IngestState, merged, read_accepted
+from glow_service.errors import RequestError
+from glow_service.writes import read_patch
+from tests.attacks.harness import serving
+from tests.ingest.conftest import (
+    KEY,
+    KEY_HASH,
+    WRITE,
+    MakeRoot,
+    log_bytes,
+    root_in,
+    serving_writes,
+    start_ingest,
+)
+from tests.until import until
 
 
 @pytest.fixture(scope="module")
 def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot:
-    folder = tmp_path_factory.mktemp("written")
-    return made(toy_model, write(folder / "first.jsonl", documents(30)), folder / "index", index="flat")
+    return root_in(tmp_path_factory.mktemp("written"), toy_model, 30)
 
 
 @pytest.fixture(scope="module")
 def http(root: IndexRoot, toy_model: Path) -> Iterator[httpx.Client]:
-    """A service, and what applies its writes."""
-    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path)]
-    command += ["--model", str(toy_model), "--poll-interval-s", "0.1"]
+    flags = ("--write-key", KEY_HASH, "--workers", "2", "--max-write-bytes", "65536")
     with (
-        serving(root.path, *KEY_FLAGS, "--workers", "2", "--max-write-bytes", "65536") as service,
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ingest,
+        serving(root.path, *flags) as service,
+        start_ingest(root, toy_model, "--poll-interval-s", "0.1") as ingest,
         httpx.Client(base_url=service.url, timeout=60) as client,
     ):
         yield client
@@ -61,30 +66,13 @@ def test_what_is_written_is_found_and_what_is_deleted_is_not(http: httpx.Client)
     deleted = http.post("/documents/delete?wait=visible", json=by_filter, headers=WRITE)
     assert deleted.json()["counts"]["deleted"] == 4
     assert found(http, "ocelot") == {"alone"}
+    patched = http.patch("/documents/alone?wait=visible", json={"a": {"b": None}, "price": 5}, headers=WRITE)
+    assert (patched.json()["state"], patched.json()["counts"]["replaced"]) == ("visible", 1)
+    cheap = http.post("/search", json={"query": "ocelot", "filter": {"price": {"lt": 6}}}).json()
+    assert [(hit["id"], hit["metadata"]) for hit in cheap["hits"]] == [("alone", {"a": {}, "price": 5})]
     by_ids = http.post("/documents/delete?wait=visible", json={"ids": ["alone"]}, headers=WRITE)
     assert by_ids.status_code == 200
     assert http.get("/documents/alone").status_code == 404
-
-
-def test_a_patch_changes_metadata_and_nothing_else(http: httpx.Client) -> None:
-    http.post(
-        "/documents?wait=visible",
-        json={"_id": "p", "text": "a patched pike", "a": 1, "b": {"c": 2}},
-        headers=WRITE,
-    )
-    patch = {"a": None, "b": {"d": 3}, "price": 5}
-    answer = http.patch("/documents/p?wait=visible", json=patch, headers=WRITE).json()
-    assert (answer["state"], answer["counts"]["replaced"]) == ("visible", 1)
-    document = http.get("/documents/p").json()
-    assert (document["fields"], document["metadata"]) == (
-        {"text": "a patched pike"},
-        {"b": {"c": 2, "d": 3}, "price": 5},
-    )
-    cheap = http.post("/search", json={"query": "pike", "filter": {"price": {"lt": 6}}}).json()
-    assert [hit["id"] for hit in cheap["hits"]] == ["p"]
-    unknown = http.patch("/documents/nobody?wait=visible", json=patch, headers=WRITE).json()
-    assert unknown["counts"]["unknown"] == 1
-    http.request("DELETE", "/documents/p?wait=visible", headers=WRITE)
 
 
 INVALID = "422 invalid_request"
@@ -148,51 +136,13 @@ def test_without_a_key_nothing_can_be_written(root: IndexRoot) -> None:
             assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-def test_searches_lose_nothing_while_many_write(http: httpx.Client) -> None:
-    over, statuses = threading.Event(), []
+def _until_visible(http: httpx.Client, operation: str) -> None:
+    def state() -> str:
+        found = http.get(f"/operations/{operation}", headers=WRITE).json()
+        assert found["state"] in ("waiting", "applied", "visible"), found
+        return str(found["state"])
 
-    def search() -> None:
-        with httpx.Client(base_url=http.base_url, timeout=60) as client:
-            while not over.is_set():
-                statuses.append(client.post("/search", json={"query": f"owls {len(statuses)}"}).status_code)
-
-    def send(writer: int, operations: list[str]) -> None:
-        with httpx.Client(base_url=http.base_url, timeout=60, headers=WRITE) as client:
-            for number in range(6):
-                records = [
-                    {"_id": f"w/{writer}/{number}/{each}", "text": "a walrus on ice"} for each in range(5)
-                ]
-                answer = client.post("/documents", json={"documents": records})
-                assert answer.status_code == 202
-                operations.append(answer.json()["operation"])
-
-    operations: list[str] = []
-    searcher = threading.Thread(target=search)
-    searcher.start()
-    writers = [threading.Thread(target=send, args=(writer, operations)) for writer in range(3)]
-    for each in writers:
-        each.start()
-    for each in writers:
-        each.join()
-    for operation in operations:
-        _until_visible(http, operation)
-    over.set()
-    searcher.join()
-    assert len(set(operations)) == 18
-    assert set(statuses) == {200}
-    wanted = {"query": "walrus", "retriever": "lexical", "top_k": 100}
-    assert len(http.post("/search", json=wanted).json()["hits"]) == 90
-
-
-def _until_visible(http: httpx.Client, operation: str) -> dict[str, Any]:
-    end = time.monotonic() + 60
-    while True:
-        state: dict[str, Any] = http.get(f"/operations/{operation}", headers=WRITE).json()
-        if state["state"] == "visible":
-            return state
-        assert state["state"] in ("waiting", "applied"), state
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: state() == "visible")
 
 
 def test_the_client_writes(http: httpx.Client) -> None:
@@ -209,12 +159,88 @@ def test_the_client_writes(http: httpx.Client) -> None:
         assert (gone.state, gone.counts["deleted"]) == ("visible", 0)
         with pytest.raises(BadRequestError, match="none of which can be indexed"):
             client.write([{"_id": "c/3"}])
-    asyncio.run(_write_asynchronously(str(http.base_url)))
 
 
-async def _write_asynchronously(url: str) -> None:
-    async with AsyncGlowClient(url, api_key=KEY, timeout_s=60) as client:
-        written = await client.write([{"_id": "a/1", "text": "an aardvark"}], wait_s=30)
-        states = [written.state, (await client.operation(written.operation)).state]
-        states.append((await client.delete(["a/1"], wait_s=30)).state)
-    assert states == ["visible"] * 3
+# RFC 7396, appendix A: the original, the patch, the result.
+CASES: list[tuple[Any, Any, Any]] = [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    ({"a": "b"}, {"a": None}, {}),
+    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ({"a": "foo"}, "bar", "bar"),
+    (["a", "b"], {"a": "b"}, {"a": "b"}),
+]
+
+
+@pytest.mark.parametrize(("value", "patch", "result"), CASES)
+def test_a_patch_merges_as_the_standard_says(value: Any, patch: Any, result: Any) -> None:
+    assert merged(value, patch) == result
+
+
+RECORDED = {
+    "id_field": "sku",
+    "field_types": {"price": "number", "active": "boolean", "added": "date", "zip": "string"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointers"),
+    [
+        ({"price": "12"}, ["/price"]),
+        ({"price": [1, True]}, ["/price"]),
+        ({"price": {"now": 1}}, ["/price"]),
+        ({"active": 1, "added": "soon"}, ["/active", "/added"]),
+        ({"zip": 135}, ["/zip"]),
+        ({"sku": "b"}, ["/sku"]),
+    ],
+)
+def test_a_patch_changes_neither_the_key_of_the_id_nor_the_type_of_a_column(
+    changes: dict[str, Any], pointers: list[str]
+) -> None:
+    with pytest.raises(RequestError) as refused:
+        read_patch("a", json.dumps(changes).encode(), ["title"], RECORDED)
+    assert [each.pointer for each in refused.value.faults] == pointers
+
+
+def test_a_patch_may_have_values_of_the_type_and_nulls_and_other_keys() -> None:
+    changes = {"price": [1, 2.5], "active": False, "added": "2024-01-02", "zip": None, "color": 7}
+    assert read_patch("a", json.dumps(changes).encode(), ["title"], RECORDED) == changes
+
+
+def patch(http: httpx.Client, name: str, content: bytes, kind: str = "application/merge-patch+json") -> Any:
+    return http.patch(f"/documents/{name}", content=content, headers={**WRITE, "Content-Type": kind})
+
+
+def test_a_patch_is_logged_and_only_metadata_may_change(root_of: MakeRoot) -> None:
+    root = root_of(3)
+    with serving_writes(root) as http, GlowClient(str(http.base_url), api_key=KEY) as client:
+        assert http.patch("/documents/d/0", json={"year": 1}).json()["code"] == "key_missing"
+        for content, pointers, words in (
+            (b'{"year": 1, "title": null}', ["/title"], "send the whole document to POST /documents"),
+            (b'{"_id": "e", "text": "x"}', ["/text", "/_id"], "an id cannot change"),
+            (b"[1]", [""], "expected a document"),
+            (b'{"a": ' + b'{"a":' * 70 + b"1" + b"}" * 71, [""], "nested too deep"),
+            (b'{"a": 1e999}', [""], "out of range"),
+        ):
+            answer = patch(http, "d/0", content)
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request"), content
+            assert [each["pointer"] for each in answer.json()["errors"]] == pointers
+            assert words in answer.json()["detail"]
+        assert patch(http, "d/0", b'{"a": ').json()["code"] == "malformed_json"
+        assert patch(http, "d/0", b"{}", "text/plain").json()["code"] == "unsupported_media_type"
+        assert log_bytes(root) == 0
+
+        sent = patch(http, "d/0", b'{"year": 1, "place": {"city": "Bern", "zip": null}}')
+        assert (sent.status_code, sent.json()["state"]) == (202, "waiting")
+        assert client.patch("d/1 ü", {"open": None}).state == "waiting"
+    logged = [each.operation for each in read_accepted(root.path / INGEST_FOLDER, IngestState())]
+    assert [(each.kind, each.id, each.metadata) for each in logged if each is not None] == [
+        ("patch", "d/0", {"year": 1, "place": {"city": "Bern", "zip": None}}),
+        ("patch", "d/1 ü", {"open": None}),
+    ]

@@ -15,15 +15,13 @@ from glow.artifact import IndexRoot
 from glow.ingest import INGEST_FOLDER
 from glow_index_builder.ingest import Ingester, IngestOptions
 from glow_service.live.workers import WorkerGroup, WorkerStatus
-from tests.ingest.conftest import MakeRoot
-from tests.ingest.writing import WRITE, log_bytes, serving_writes
+from tests.ingest.conftest import WRITE, MakeRoot, log_bytes, serving_writes
 from tests.made_index import stages
 from tests.until import until
 
 
 @pytest.fixture
 def root(root_of: MakeRoot) -> IndexRoot:
-    """Thirty documents."""
     return root_of(30)
 
 
@@ -74,13 +72,11 @@ def _wait(http: httpx.Client, number: int) -> socket.socket:
 
 
 def _accepted(root: IndexRoot) -> int:
-    """Waiting writes in the log."""
     log = b"".join(path.read_bytes() for path in (root.path / INGEST_FOLDER / "log").glob("*.log"))
     return log.count(b'"_id": "w/')
 
 
 def _p99(http: httpx.Client) -> float:
-    """Seconds of the slowest but one of a hundred searches."""
     taken = []
     for number in range(100):
         began = time.perf_counter()
@@ -92,7 +88,6 @@ def _p99(http: httpx.Client) -> float:
 def test_every_replica_tells_the_state_of_every_write_and_waits_for_its_own_workers(
     root: IndexRoot, toy_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two services share a root, and a log elsewhere."""
     log, first_version = tmp_path / "log", root.current()
     options = IngestOptions(index_root=root.path, model=toy_model, threads=1, ingest_folder=str(log))
     with (
