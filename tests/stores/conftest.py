@@ -22,11 +22,11 @@ from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.vectors import DenseView, IndexKind, build_dense
 from glow.records import Document
 from tests.stores.ray_cluster import RayCluster
-from tests.stores.server import Milvus
+from tests.stores.server import TOKEN, Milvus
 
 COUNT, DIMENSIONS = 1_500, 32
 HASHES = {"model": "m" * 64, "terms": "t" * 64}
-PATIENT = StoreAccess(timeout_s=30.0)
+PATIENT = StoreAccess(TOKEN, timeout_s=30.0)
 Vectors = NDArray[np.float32]
 
 
@@ -49,9 +49,9 @@ def assert_alike(one: Any, other: Any) -> None:
         assert one == other
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
-    """A server for the tests of a file."""
+    """A server for all tests of this folder: a start takes ten seconds."""
     server = Milvus(tmp_path_factory.mktemp("milvus"))
     server.start()
     yield server

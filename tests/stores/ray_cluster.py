@@ -5,7 +5,6 @@ runs tests is, a node's own processes can hang between fork and exec. One cluste
 """
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,8 +13,6 @@ from typing import Self
 import psutil
 
 from tests.ports import free_port
-
-__all__ = ["RayCluster"]
 
 START_S, TRIES = 90.0, 3
 STARTED = b"Ray runtime started."
@@ -40,7 +37,8 @@ class RayCluster:
         os.environ |= ENVIRONMENT
         for _ in range(TRIES):
             port = free_port()
-            self._head = self._start("head", f"--head --port={port} --include-dashboard=false --num-cpus=0")
+            options = f"--head --port={port} --include-dashboard=false --num-cpus=0"
+            self._head = self._started(self._start("head", options))
             if self._head is not None:
                 self.address = f"127.0.0.1:{port}"
                 return self
@@ -55,14 +53,14 @@ class RayCluster:
 
     def want_nodes(self, count: int) -> None:
         """Starts nodes of one CPU until so many live."""
-        self._nodes = [each for each in self._nodes if each.is_running()]
-        for _ in range(TRIES * count):
+        options = f"--address={self.address} --include-log-monitor=false --num-cpus=1"
+        for _ in range(TRIES):
+            self._nodes = [each for each in self._nodes if each.is_running()]
+            starts = [self._start(f"node-{place}", options) for place in range(count - len(self._nodes))]
+            self._nodes += [node for node in map(self._started, starts) if node is not None]
             if len(self._nodes) >= count:
                 return
-            node = self._start("node", f"--address={self.address} --include-log-monitor=false --num-cpus=1")
-            if node is not None:
-                self._nodes.append(node)
-        raise AssertionError(f"a node of Ray did not start: {self._log('node')}")
+        raise AssertionError(f"a node of Ray did not start: {self._log('node-0')}")
 
     def kill_node_of(self, worker: int) -> None:
         """Kills the node whose worker has this process ID, with all its workers, at once."""
@@ -75,23 +73,25 @@ class RayCluster:
     def _log(self, name: str) -> str:
         return (self._folder / name).read_text(errors="replace")[-2000:]
 
-    def _start(self, name: str, options: str) -> psutil.Process | None:
+    def _start(self, name: str, options: str) -> tuple[str, psutil.Popen]:
         # Workers take whatever port is free: by default Ray keeps ten thousand for them, other tests' among these.
         ports = "--min-worker-port=0 --max-worker-port=0"
         common = f"--block --disable-usage-stats --object-store-memory={MEMORY} --log-color=false"
         code = "import sys; from ray.scripts.scripts import main; sys.exit(main())"
         command = [sys.executable, "-c", code, "start", *f"{options} {ports} {common}".split()]
-        log = self._folder / name
-        with log.open("wb") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
-        found = psutil.Process(process.pid)
+        with (self._folder / name).open("wb") as file:
+            return name, psutil.Popen(command, stdout=file, stderr=file, start_new_session=True)
+
+    def _started(self, start: tuple[str, psutil.Popen]) -> psutil.Process | None:
+        """The process, once it says that it runs."""
+        name, process = start
         until = time.monotonic() + START_S
-        while STARTED not in log.read_bytes():
+        while STARTED not in (self._folder / name).read_bytes():
             if process.poll() is not None or time.monotonic() > until:
-                _kill(found)
+                _kill(process)
                 return None
             time.sleep(0.1)
-        return found
+        return process
 
 
 def _kill(process: psutil.Process) -> None:

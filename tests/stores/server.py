@@ -1,4 +1,4 @@
-"""A real Milvus server of the tests' own: started, killed and started again over the same data.
+"""A real Milvus server of the tests' own, which asks for credentials: started, killed and started again over the same data.
 
 A machine has one at a time, because the wheel's etcd listens on ports that nothing changes; whoever comes second waits.
 """
@@ -19,10 +19,10 @@ from pymilvus import MilvusClient
 
 from tests.ports import free_port
 
-__all__ = ["Milvus"]
-
+TOKEN = "root:Milvus"  # noqa: S105 - Milvus' own default
 START_S, PATIENCE_S = 300.0, 30.0
 ETCD_PEERS = 2380
+SERVER = (sys.executable, "-c", "import milvus; milvus.main()")
 PORTS = (
     "etcd", "root_coord", "proxy", "proxy_internal", "query_coord", "query_node", "index_coord", "index_node",
     "data_coord", "data_node",
@@ -30,16 +30,12 @@ PORTS = (
 
 
 class Milvus:
-    """One server; `address` stays the same over restarts."""
+    """One server over the data in `folder`; `address` stays the same over restarts."""
 
-    def __init__(
-        self,
-        folder: Path,  # its data
-        password: str = "",  # of `root`, where credentials are asked for; "" for a server open to all
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         if not os.access("/run", os.W_OK):
             pytest.skip("the wheel's Milvus writes to /run/milvus, which needs root")
-        self._folder, self._password = folder, password
+        self._folder = folder
         self._ports = {name: free_port() for name in PORTS}
         self._turn = Path(tempfile.gettempdir(), f"glow-milvus-{os.getuid()}.lock").open("wb")
         fcntl.flock(self._turn, fcntl.LOCK_EX)
@@ -64,10 +60,8 @@ class Milvus:
 
     def _try(self) -> bool:
         options = [f"--{name.replace('_', '-')}-port={port}" for name, port in self._ports.items()]
-        if self._password:
-            options.append("--authorization-enabled=true")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "import milvus; milvus.main()", "--data", str(self._folder), *options],
+            [*SERVER, "--data", str(self._folder), "--authorization-enabled=true", *options],
             stdout=(self._folder / "out.log").open("ab"),
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -81,17 +75,11 @@ class Milvus:
 
     def _answers(self) -> bool:
         try:
-            client = MilvusClient(
-                uri=f"http://127.0.0.1:{self._ports['proxy']}", token=self._token, timeout=2.0
-            )
-            client.list_collections()
+            url = f"http://127.0.0.1:{self._ports['proxy']}"
+            MilvusClient(uri=url, token=TOKEN, timeout=2.0).list_collections()
         except Exception:
             return False
         return True
-
-    @property
-    def _token(self) -> str:
-        return f"root:{self._password}" if self._password else ""
 
     def kill(self) -> None:
         """Ends it without warning."""

@@ -1,4 +1,4 @@
-"""Encoders for tests of a cluster: one task, the first time, does not end."""
+"""Encoders of which one task, the first time, does not end; in a file of their own, because Ray's processes import it."""
 
 import os
 import time

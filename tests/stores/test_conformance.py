@@ -10,7 +10,7 @@ from glow.errors import FilterError, MismatchError, QueryError
 from glow.index import RowMask
 from glow.index.columns import Columns
 from glow.index.columns.filters import And, Not, OneOf, parse_filter
-from glow.index.columns.masks import FilterMasks, evaluate
+from glow.index.columns.masks import evaluate
 from glow.index.milvus import FilterFields, MilvusVectors, StoreHeader, connect, drop_collection
 from glow.index.vectors import IndexKind, SearchParams
 from tests.search.test_filters import FILTERS, Json
@@ -81,28 +81,6 @@ def test_only_allowed_rows_are_found_and_all_of_those(
             assert rows.tolist() == expected
         elif allowed.count:
             assert recall(rows.tolist(), expected) >= 0.95
-
-
-SAID: list[Json] = [
-    {"field": "name", "eq": '"quoted"'},
-    {"field": "name", "in": ["it's", "日本", "absent"]},
-    {"field": "day", "gte": "2024-03-01", "lt": "2024-06-01"},
-    {"field": "flag", "exists": False},
-    {"not": {"field": "number", "eq": 2**53 + 1}},
-    {"and": [{"field": "row", "gte": 100}, {"field": "row", "lt": 1400}, {"field": "flag", "eq": True}]},
-    {"or": [{"field": "mixed", "eq": "1"}, {"field": "mixed", "eq": True}]},
-    {"field": "tags", "eq": "t4"},
-]
-
-
-@pytest.mark.parametrize("term", SAID, ids=str)
-@pytest.mark.parametrize("store", STORES)
-def test_a_filter_finds_what_its_mask_allows(
-    store: str, term: Json, made: Stores, vectors: Vectors, queries: Vectors, columns: Columns
-) -> None:
-    allowed = FilterMasks(columns, tells_filters=True).mask(parse_filter(term, columns))
-    rows = made(store, "flat").view.search(queries, 10, None, allowed)[1]
-    assert rows.tolist() == exact_rows(vectors, queries, 10, allowed)
 
 
 def renamed(term: Json) -> Json:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glow.errors import ConfigError, StoreError
+from glow.artifact import IndexRoot
+from glow.errors import ConfigError, MismatchError, StoreError
 from glow.index import wanted_until
 from glow.index.milvus import (
     MilvusVectors,
@@ -19,14 +20,18 @@ from glow.index.milvus import (
     connect,
     drop_collection,
     read_store_header,
+    require_version,
     write_vectors,
 )
+from glow.index.vectors import VECTORS
+from glow_index_builder.versions.gc import collect
+from tests.made_index import made, opened
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer
 from tests.stores.conftest import HASHES, PATIENT, Vectors
-from tests.stores.server import Milvus
+from tests.stores.server import TOKEN, Milvus
 
-HASTY = StoreAccess(timeout_s=1.0)
+HASTY = StoreAccess(TOKEN, timeout_s=1.0)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +55,32 @@ def test_a_server_that_is_not_there_is_told_within_seconds() -> None:
     assert time.monotonic() - started < 60
 
 
-def test_a_time_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_is_of_the_environment_and_a_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOW_STORE_TOKEN", "root:secret")
+    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "250")
+    access = StoreAccess.of_environment()
+    assert (access.token, access.timeout_s) == ("root:secret", 0.25)
+    assert "secret" not in repr(access)
     monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "soon")
     with pytest.raises(ConfigError, match="GLOW_STORE_TIMEOUT_MS is 'soon'"):
         StoreAccess.of_environment()
 
 
-def test_a_token_is_not_shown() -> None:
-    assert "secret" not in repr(StoreAccess("root:secret"))
+def test_wrong_credentials_and_databases_are_told_apart_from_no_server(milvus: Milvus) -> None:
+    for token in ("", "root:wrong"):
+        with pytest.raises(ConfigError, match=r"refuses the credentials.*GLOW_STORE_TOKEN"):
+            connect(milvus.address, StoreAccess(token, 10.0)).run(lambda client, _: client.list_collections())
+    with pytest.raises(ConfigError, match="no such database"):
+        connect(f"{milvus.address}/absent", PATIENT).run(lambda client, _: client.list_collections())
+
+
+def test_an_old_server_is_refused(monkeypatch: pytest.MonkeyPatch, lite: str) -> None:
+    connection = connect(lite)
+    require_version(connection)
+    for version in ("v2.3.5", "1.1", "unheard"):
+        monkeypatch.setattr(connection, "run", lambda *_, version=version: version)
+        with pytest.raises(ConfigError, match=rf"is Milvus {version}; expected 2\.4 or newer"):
+            require_version(connection)
 
 
 def imported(
@@ -85,19 +108,18 @@ def test_every_read_of_a_server_that_sends_slowly_ends_in_time(
         view = imported(f"milvus://127.0.0.1:{peer.port}", tmp_path, vectors[:300], "slow", HASTY)
         rows = np.arange(50)
         expected = view.search(queries, 5)[1].tolist()
-        reads = (
-            lambda: view.vectors(rows),
-            lambda: view.score(queries[0], rows),
-            lambda: view.search(queries, 5),
-        )
-        for read in reads:
-            for mode in ("trickle", "hang"):
-                with peer.slow(mode):
-                    started = time.monotonic()
-                    with pytest.raises(StoreError, match="does not respond"):
-                        read()
-                    assert time.monotonic() - started < HASTY.timeout_s + 0.7
-                assert view.search(queries, 5)[1].tolist() == expected  # at once
+        for mode, read in (
+            ("trickle", lambda: view.vectors(rows)),
+            ("trickle", lambda: view.search(queries, 5)),
+            ("hang", lambda: view.score(queries[0], rows)),
+            ("hang", lambda: view.search(queries, 5)),
+        ):
+            with peer.slow(mode):
+                started = time.monotonic()
+                with pytest.raises(StoreError, match="does not respond"):
+                    read()
+                assert time.monotonic() - started < HASTY.timeout_s + 0.7
+            assert view.search(queries, 5)[1].tolist() == expected  # at once
 
 
 def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_other(
@@ -112,6 +134,37 @@ def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_o
                 view.search(queries, 5)
             assert time.monotonic() - started < 0.5
             assert not view._collection.connection._has_failed
+
+
+def test_gc_removes_the_collections_of_the_versions_that_it_removes(
+    toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    lite = f"milvus://{tmp_path / 'vectors.db'}"
+    root = made(toy_model, toy_corpus, tmp_path / "index", store=lite)
+    made(toy_model, toy_corpus, tmp_path / "index", store=lite)  # the same vectors, in another collection
+    first, second = root.versions()
+    names = [read_store_header(root.folder(version)).collection for version in (first, second)]
+    assert names[0] != names[1]
+    assert collect(root, keep=1, now=time.time() + 10**6).removed == (first,)
+    listed = connect(lite).run(lambda client, _: client.list_collections())
+    assert names[0] not in listed and names[1] in listed
+    assert opened(root)[VECTORS].has_vectors
+
+
+def test_a_build_where_no_store_is_and_an_index_without_its_collection_are_refused(
+    toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="is not an address"):
+        made(toy_model, toy_corpus, tmp_path / "index", store="localhost:19530")
+    with pytest.raises(StoreError, match="does not respond"):
+        made(toy_model, toy_corpus, tmp_path / "index", store=f"milvus://127.0.0.1:{free_port()}")
+    assert not IndexRoot(tmp_path / "index").versions()
+    lite = f"milvus://{tmp_path / 'vectors.db'}"
+    root = made(toy_model, toy_corpus, tmp_path / "index", store=lite)
+    header = read_store_header(root.folder(root.current()))
+    connect(lite).run(lambda client, _: client.drop_collection(header.collection))
+    with pytest.raises(MismatchError, match="collection is missing"):
+        opened(root)
 
 
 KILLED = """
@@ -130,11 +183,12 @@ write.write_vectors(server, "killed", "flat", None, folder, vectors, {}, advance
 def test_an_import_that_is_killed_goes_on_and_writes_every_row_once(
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
+    vectors = vectors[:600]
     np.save(tmp_path / "vectors.npy", vectors)
     command = [sys.executable, "-c", KILLED, milvus.address, str(tmp_path / "vectors.npy"), str(tmp_path)]
-    starts = []
-    for kill_after in (4, 5, 10_000):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment, starts = {**os.environ, "GLOW_STORE_TOKEN": TOKEN}, []
+    for kill_after in (2, 2, 10_000):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stdout is not None
             starts.append(int(process.stdout.readline()))
             for number, _ in enumerate(process.stdout, 1):
