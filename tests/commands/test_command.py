@@ -112,7 +112,10 @@ def test_a_report_may_go_to_standard_output_or_be_refused_before_the_work(tmp_pa
         (["build", "--inptu", "x"], "No such option: --inptu (Possible options: --input)"),
         (["biuld"], "No such command 'biuld'. Did you mean 'build'? See `glow --help`"),
         (["delete", "--index-root", "x"], "give either --input FILE, or --filter JSON or --all"),
-        (["search"], "Missing argument 'TEXT'. See `glow search --help`"),
+        (
+            ["publish"],
+            "Missing option '--index-root' (env var: 'GLOW_INDEX_ROOT'). See `glow publish --help`",
+        ),
         (["serve", "--port", "x"], "Invalid value for '--port'"),
         (["demo", "--docs", "/nowhere", "--port", "0"], "--port"),
     ],
