@@ -4,7 +4,7 @@ PORT ?= 8080
 VENV := .venv
 BIN := $(VENV)/bin
 DEV_EXTRAS := dev,eval,train,export
-JOBS ?= 2
+JOBS ?= 3
 # Directory of the lock files; `make setup LOCK=` installs the versions that pyproject.toml allows, without them.
 LOCK ?= docker/requirements
 # Not in the lock files, so pinned by pyproject.toml's version (docs/decisions/0018).
@@ -60,7 +60,7 @@ base: $(VENV)/.serve ## make models/glow-base, a better but slower encoder (down
 
 # Tests start hundreds of processes; without bytecode files, each would compile all of GLOW again.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: $(VENV)/.dev ## run the tests and list those not run (JOBS=2 processes)
+test: $(VENV)/.dev ## run the tests and list those not run (JOBS=3 processes)
 	$(BIN)/python -m pytest -m "not gpu and not slow" --numprocesses=$(JOBS) --dist=loadfile \
 		--no-loadscope-reorder --durations=10
 	@echo; echo "Not run here:"
@@ -72,7 +72,7 @@ test: $(VENV)/.dev ## run the tests and list those not run (JOBS=2 processes)
 
 test-fast: $(VENV)/.dev ## run the tests of formulas, components and the HTTP contract
 	$(BIN)/python -m pytest -m "not gpu and not slow" --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder -q \
-		tests/text tests/components tests/goldens tests/nn tests/artifact tests/service/test_contract.py
+		tests/text tests/components tests/goldens tests/nn tests/artifact tests/search tests/service/test_contract.py
 
 check: $(VENV)/.dev ## lint, format, types, import table, docs, counts
 	$(BIN)/ruff check .

@@ -32,29 +32,28 @@ PACKAGES = {
 """Name of a count of lines -> its directories."""
 PARTS = [name for name in PACKAGES if name not in ("product", "tests", "research", "benchmarks", "scripts")]
 BOUNDS = {
-    "glow/text": 2_434,
-    "glow/artifact, storage, ingest": 2_092,
-    "glow/index": 9_698,
-    "glow/search, runtime": 2_714,
-    "glow/nn": 1_706,
-    "glow/training": 5_280,
+    "glow/text": 2_137,
+    "glow/artifact, storage, ingest": 1_977,
+    "glow/index": 9_586,
+    "glow/search, runtime": 2_516,
+    "glow/nn": 1_426,
+    "glow/training": 5_277,
     "glow/evaluation": 1_683,
-    "glow/client, contract, adapters": 2_004,
-    "index_builder": 8_116,
-    "model_export": 2_715,
-    "service": 9_121,
-    "product": 49_364,
-    "tests": 50_637,
-    "research": 4_362,
-    "benchmarks": 3_555,
-    "scripts": 1_337,
-    "the rest of glow": 1_801,
-    "files of the product": 244,
+    "glow/client, contract, adapters": 1_919,
+    "index_builder": 7_549,
+    "model_export": 2_597,
+    "service": 8_840,
+    "product": 47_078,
+    "tests": 41_435,
+    "research": 3_532,
+    "benchmarks": 3_489,
+    "scripts": 1_322,
+    "the rest of glow": 1_571,
+    "files of the product": 236,
     "commands": 33,
     "functions over 60 lines": 0,
 }
-"""Present counts. They only fall; `--lower` writes those that fell. They rose twice: by what users expect of a search (2,118 lines), and of files
-(1,400 lines, after what training and the client lost in the same change)."""
+"""Present counts. They only fall; `--lower` writes those that fell."""
 
 
 def main(

@@ -1,11 +1,9 @@
 """Writes lock files of the container images and of `.venv`: one version of every package, with the hashes of its files.
 
-    pip install uv
     python -m scripts.lock_images [--upgrade] [--constraints FILE]
 
 Reads `pyproject.toml` and writes `docker/requirements/*.txt` with `uv pip compile`, which queries the package index and
 installs nothing. Locked versions stay unless `--upgrade` is given. `dev.txt` comes first, and the others use its
-
 versions, so the images install the versions that the tests used.
 """
 

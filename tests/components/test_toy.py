@@ -123,8 +123,8 @@ BOTH = pytest.mark.parametrize("kind", ["whole", "plain"])
 
 
 @pytest.fixture(scope="module", autouse=True)
-def listed() -> Iterator[None]:
-    """The one line that adds it, and its answers for the suite."""
+def listed(toy_index: Path) -> Iterator[None]:
+    """The one line that adds it, and its answers for the suite; the index that all tests share is built before."""
     COMPONENTS.append(LENGTHS)
     PROBES[LENGTHS.name] = lambda seen: bits(seen.view[LENGTHS].read(seen.rows))
     yield
