@@ -23,7 +23,7 @@ from glow.runtime import Model
 from glow.text import TermTable
 from glow_index_builder.building.report import measure_recall
 from glow_index_builder.encoding.text_encoder import CPU_BATCH_TOKENS
-from glow_index_builder.progress import Stages
+from glow_index_builder.progress import Stages, peak_memory_bytes
 from tests.index_builder.conftest import HAS_CUDA, STAGES, LinesFile, Live, Run, names, report_of, search
 from tests.made_index import opened
 
@@ -99,12 +99,14 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
     assert 0 < report["shards"].pop("seconds") <= report["seconds"]["total"]
     shards = {"documents": 256, "count": 1, "resumed": 0, "failures": 0}
     assert report["shards"] == {**shards, "runner": "local", "workers": 1}
-    told = report["lexical"]
-    assert (told["kind"], told["postings"]) == (
-        "bm25",
-        len(np.load(output / report["version"] / "impacts" / "rows.npy")),
-    )
+    told, rows = report["lexical"], np.load(output / report["version"] / "impacts" / "rows.npy")
+    assert (told["kind"], told["postings"]) == ("bm25", len(rows))
     assert told["bytes_per_posting"] == pytest.approx(told["size_bytes"] / told["postings"], abs=0.01)
+
+
+def test_peak_memory_is_in_bytes_on_a_system_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glow_index_builder.progress.Path", lambda name: Path("no" + name))
+    assert 10_000_000 < peak_memory_bytes() < 1 << 40
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
@@ -234,7 +236,6 @@ def test_a_model_without_explain_graphs_still_builds(
 
 
 def test_graphs_of_another_model_are_refused(build: Run, toy_corpus: Path, live: Live, output: Path) -> None:
-    """Each is missing in turn, or differs from what the index says of its model."""
     assert build(toy_corpus, "--no-lexical").exit_code == 0
     index = live()
     folder = output / index.version
@@ -257,13 +258,6 @@ def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Pat
     assert lines[2].startswith("encode: 50 documents in ")
 
 
-class Terminal(io.StringIO):
-    """Text that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def test_long_stages_speak_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
     out = io.StringIO()
@@ -272,8 +266,9 @@ def test_long_stages_speak_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue().splitlines()[0] == "read: 500 of ? bytes"
 
 
-def test_a_terminal_sees_a_bar_up_to_the_end() -> None:
-    out = Terminal()
+def test_a_terminal_sees_a_bar_up_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
     with Stages(out).stage("encode", 10, "documents") as advance:
         advance(10)
     assert "encode" in out.getvalue() and "100%" in out.getvalue()

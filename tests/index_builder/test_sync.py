@@ -5,6 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -91,8 +92,7 @@ def test_what_changes_only_metadata_is_not_encoded(tmp_path: Path, toy_model: Pa
     # Again, with the vectors of the delta, by another command.
     records[3]["year"] = 2001
     changes = write(tmp_path / "changes.jsonl", records[3:4])
-    report = sync(changes, toy_model, command="upsert")
-    counts = report["counts"]
+    counts = sync(changes, toy_model, command="upsert")["counts"]
     assert (counts["replaced"], counts["encoded"], counts["reused"]) == (1, 0, 1)
 
 
@@ -169,9 +169,7 @@ def test_a_build_reuses_no_vectors_if_weights_depend_on_other_statistics(
     sync(source, toy_model, command="build")
     root = IndexRoot(tmp_path / "index")
     first = root.folder(root.current())
-    assert (
-        sync(source, toy_model, command="build")["counts"]["reused"] == 20
-    )  # nothing changed, so no statistics did
+    assert sync(source, toy_model, command="build")["counts"]["reused"] == 20  # nothing changed
     again = root.folder(root.current())
     assert (again / "vectors.faiss").read_bytes() == (first / "vectors.faiss").read_bytes()
     flip(again / "vectors.faiss", -3)
@@ -213,3 +211,10 @@ def test_watch_follows_a_folder_and_goes_on_after_a_failure(
         finally:
             child.kill()
     assert opened(root)[STORED_FIELDS].find("new/one.md") is not None
+
+
+def test_watch_looks_after_1_5_s(pages: Path, toy_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("glow_index_builder.commands.delta.time", Mock(sleep=wait))
+    sync(pages, toy_model, "--watch")
+    wait.assert_called_once_with(1.5)
