@@ -37,7 +37,6 @@ class Reply:
 
 
 def problem(status: int, code: str, detail: str = "why", retry_after: str = "", **more: Any) -> Reply:
-    """A problem document."""
     body = {"status": status, "code": code, "detail": detail, "request_id": "r7", "errors": [], **more}
     headers = {"Content-Type": "application/problem+json"}
     return Reply(body, status, headers | ({"Retry-After": retry_after} if retry_after else {}))

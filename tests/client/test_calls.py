@@ -103,6 +103,14 @@ def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, answer
             call(stub.url, "document", bad)
 
 
+@pytest.mark.parametrize(("method", "body"), [("write", [{}]), ("delete", ["a"]), ("delete_where", {})])
+def test_a_write_waits_only_if_it_is_told_to(stub: Any, call: Any, method: str, body: Any) -> None:
+    stub.script = [Reply({"operation": "o", "state": "waiting"})]
+    call(stub.url, method, body)
+    call(stub.url, method, body, wait_s=2.5)
+    assert [seen.path.partition("?")[2] for seen in stub.seen] == ["", "wait=visible&wait_s=2.5"]
+
+
 def test_a_service_that_is_not_ready_is_an_answer_and_not_an_error(stub: Any, call: Any) -> None:
     stub.script = [problem(503, "not_ready", "still loading")]
     found = call(stub.url, "ready")

@@ -186,7 +186,6 @@ SLACK_S = 1.0
 
 @pytest.fixture
 def peer(stub: Any) -> Iterator[SlowPeer]:
-    """The stub's service behind a proxy."""
     with SlowPeer(stub.server_port) as peer:
         yield peer
 

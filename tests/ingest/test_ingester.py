@@ -22,7 +22,6 @@ from tests.until import until
 
 @pytest.fixture
 def root(root_of: MakeRoot) -> IndexRoot:
-    """Twelve documents, d/0 to d/11."""
     return root_of(12)
 
 

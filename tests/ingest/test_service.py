@@ -227,6 +227,7 @@ def test_a_patch_is_logged_and_only_metadata_may_change(root_of: MakeRoot) -> No
             (b"[1]", [""], "expected a document"),
             (b'{"a": ' + b'{"a":' * 70 + b"1" + b"}" * 71, [""], "nested too deep"),
             (b'{"a": 1e999}', [""], "out of range"),
+            (b'{"a": "\xff"}', [""], "UTF-8"),
         ):
             answer = patch(http, "d/0", content)
             assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request"), content

@@ -20,6 +20,7 @@ from glow.artifact import IndexRoot
 from glow.contract import Problem, SearchResult
 from glow.index import Index
 from glow_service.state import Service
+from glow_service.telemetry.metrics import Metrics
 from tests.records import read_whole
 
 QUERY = "how do bees find the way home"
@@ -56,6 +57,13 @@ def samples(metrics: httpx.Client | bytes) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
+def counts(metrics: Metrics, tier: str = "local", kind: str = "response") -> dict[str, int]:
+    """Events of the cache, in the process or in Redis, that happened at all."""
+    events = [event for family in metrics.cache_events.collect() for event in family.samples]
+    found = [each for each in events if (each.labels["tier"], each.labels["kind"]) == (tier, kind)]
+    return {each.labels["event"]: int(each.value) for each in found if each.value and "_total" in each.name}
+
+
 def is_answered(url: str) -> bool:
     """Whether a search is answered there, over a connection of its own."""
     with contextlib.suppress(httpx.TransportError):
@@ -72,7 +80,6 @@ def half_search(client: httpx.Client) -> socket.socket:
 
 
 def ids(result: dict[str, Any]) -> list[str]:
-    """The ids of the hits, in order."""
     return [hit["id"] for hit in result["hits"]]
 
 

@@ -184,7 +184,6 @@ def make_access(rate_limit: float = 0.0, **values: Any) -> AccessControl:
 
 @pytest.fixture
 def control() -> AccessControl:
-    """With three search keys and an admin key."""
     return make_access(api_keys=API_KEYS, admin_key=sha256("admin-key"))
 
 

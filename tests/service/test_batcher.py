@@ -36,7 +36,6 @@ class Recording(Encoder):
         self.gate.set()
 
     def run(self, sequences: Any) -> Any:
-        """As the tower's own."""
         self.batches.append([len(sequence) for sequence in sequences])
         assert self.gate.wait(10)
         return super().run(sequences)

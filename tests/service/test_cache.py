@@ -22,7 +22,7 @@ from glow_service.cache import Cache, Keys, SingleFlight
 from glow_service.errors import DeadlineError, OverloadedError
 from glow_service.search.plan import HighlightCall, SearchPlan
 from glow_service.telemetry.metrics import Metrics
-from tests.service.asking import watched
+from tests.service.asking import counts, watched
 
 KEYS = Keys("m" * 64, "t" * 64, "v1")
 PLAN = SearchPlan("how do bees find home", 10, 0, 100, SearchParams())
@@ -100,13 +100,6 @@ KEY = b"glow:1:page:abc"
 def make(**settings: Any) -> tuple[Cache, Metrics]:
     metrics = Metrics()
     return Cache(metrics, **{"entries": 10_000, **settings}), metrics
-
-
-def counts(metrics: Metrics, kind: str = "response") -> dict[str, int]:
-    """Events of the process's own entries that happened at all."""
-    samples = [sample for family in metrics.cache_events.collect() for sample in family.samples]
-    found = [each for each in samples if (each.labels["tier"], each.labels["kind"]) == ("local", kind)]
-    return {each.labels["event"]: int(each.value) for each in found if each.value and "_total" in each.name}
 
 
 def maker(outcome: bytes | Exception) -> Callable[[], Awaitable[bytes]]:
@@ -190,7 +183,7 @@ def test_a_vector_is_kept_without_the_batch_that_it_came_from(index: Index) -> N
     kept = cache.vector(index, "bees")
     assert kept is not None and kept.base is None and kept.tolist() == [1, 1]
     assert cache.vector(index, "owls") is None
-    assert counts(metrics, "vector") == {"store": 1, "hit": 1, "miss": 1}
+    assert counts(metrics, kind="vector") == {"store": 1, "hit": 1, "miss": 1}
 
 
 # Concurrent callers for one key.

@@ -108,7 +108,6 @@ def changed(toy_index: Path, toy_model: Path, tmp_path_factory: pytest.TempPathF
 
 
 def pages(client: httpx.Client, **asked: Any) -> list[list[str]]:
-    """The ids of all pages."""
     found = []
     while True:
         response = client.get("/documents", params=asked)

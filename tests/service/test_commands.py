@@ -23,7 +23,6 @@ from tests.service.asking import QUERY, BuildIndex, invoke
 
 
 def refusal(*flags: object, **variables: str) -> str:
-    """What `glow serve` says of settings that are not valid."""
     done = invoke(serve_command, *flags, GLOW_INDEX_ROOT="x", **variables)
     assert done.exit_code == 2
     return done.stderr

@@ -112,7 +112,9 @@ def test_openapi_has_groups_keys_and_bodies_that_are_answered(http: httpx.Client
             if "example" in body:
                 # Writing and feedback are off here: tests/ingest and test_feedback.py have them on.
                 wanted = 404 if any(name in path for name in ("/documents", "/feedback", "/explain")) else 200
-                assert http.request(method, path, json=body["example"]).status_code == wanted, path
+                response = http.request(method, path, json=body["example"])
+                kind = "application/json" if wanted == 200 else "application/problem+json"
+                assert (response.status_code, response.headers["content-type"]) == (wanted, kind), path
     assert document["paths"]["/healthz"]["get"]["security"] == []
     assert {} in document["paths"]["/search"]["post"]["security"]
     assert {} not in document["paths"]["/admin/reload"]["post"]["security"]

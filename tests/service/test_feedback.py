@@ -21,7 +21,6 @@ CLICK = {"request_id": "r", "id": "d1", "kind": "click"}
 
 
 def searched(client: httpx.Client) -> str:
-    """The id of a search that was answered."""
     return str(client.post("/search", json={"query": "bees"}).json()["request_id"])
 
 

@@ -111,6 +111,12 @@ def test_a_body_not_declared_as_json_is_a_415(http: httpx.Client, path: str) -> 
     assert http.post(path, content=b"{}", headers=headers).status_code == 422
 
 
+def test_a_connection_ends_with_an_answer_if_the_client_may_not_send_its_body(http: httpx.Client) -> None:
+    for more, told in (({}, None), ({"Expect": "100-continue"}, "close")):
+        response = http.post("/search", content=b"{}", headers={**JSON, **more})
+        assert (response.status_code, response.headers.get("connection")) == (422, told)
+
+
 def test_a_body_without_declared_length_is_cut_off_while_it_streams(http: httpx.Client) -> None:
     endless = (b" " * (1 << 16) for _ in range(400))
     with (

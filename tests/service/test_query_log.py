@@ -55,8 +55,6 @@ def open_log(path: Path, metrics: Metrics) -> Open:
 
 @pytest.fixture
 def write_log(open_log: Open) -> Callable[..., None]:
-    """Logs some queries and closes."""
-
     def write(*queries: LoggedQuery) -> None:
         with closing(open_log()) as log:
             for query in queries:

@@ -32,7 +32,7 @@ from glow_service.redis import (
 )
 from glow_service.telemetry.metrics import Metrics
 from tests.ports import free_port
-from tests.service.asking import Serve, samples, watched
+from tests.service.asking import Serve, counts, samples, watched
 from tests.until import until as until_sync
 
 KEY = b"glow:1:page:abc"
@@ -89,13 +89,6 @@ async def open_cache(url: str, timeout_ms: int = PATIENCE_MS) -> AsyncIterator[t
             await cache.close()
 
 
-def counts(metrics: Metrics) -> dict[str, int]:
-    """Events of Redis that happened at all."""
-    samples = [sample for family in metrics.cache_events.collect() for sample in family.samples]
-    found = [sample for sample in samples if sample.labels["tier"] == "redis" and sample.value]
-    return {sample.labels["event"]: int(sample.value) for sample in found if sample.name.endswith("_total")}
-
-
 async def until(true: Callable[[], Any], within_s: float = 15.0) -> None:
     async with asyncio.timeout(within_s):
         while not true():
@@ -118,10 +111,10 @@ async def ask(cache: Cache, key: bytes = KEY) -> None:
 async def test_what_one_worker_made_another_finds(server: RedisServer) -> None:
     async with open_cache(server.url) as (one, written), open_cache(server.url) as (other, read):
         assert await one.response(KEY, maker(b"\0value\xff")) == b"\0value\xff"
-        await until(lambda: counts(written).get("store"))
+        await until(lambda: counts(written, "redis").get("store"))
         found = await asyncio.gather(*(other.response(KEY, maker(b"never")) for _ in range(10)))
         assert found == [b"\0value\xff"] * 10  # and they look once
-        assert counts(read) == {"hit": 1}
+        assert counts(read, "redis") == {"hit": 1}
     assert 0 < server.client().ttl(KEY) <= 300
 
 
@@ -135,7 +128,7 @@ async def test_a_redis_that_closes_idle_connections_is_no_failure(server: RedisS
         for _ in range(5):
             await asyncio.gather(*(ask(cache, key) for key in keys))
             client.client_kill_filter(_type="normal", skipme=True)
-        assert counts(metrics) == {"hit": 40}
+        assert counts(metrics, "redis") == {"hit": 40}
 
 
 def test_a_wrong_password_is_an_error_and_no_password_is_logged(
@@ -155,9 +148,9 @@ def test_a_wrong_password_is_an_error_and_no_password_is_logged(
             async with open_cache(server.url.replace("://", f"://{user}")) as (cache, metrics):
                 for number in range(10):
                     await ask(cache, b"glow:%b:%d" % (user.encode(), number))
-                await until(lambda metrics=metrics: sum(counts(metrics).values()) == 20)
-                assert set(counts(metrics)) == events
-                assert counts(metrics).get("miss", 0) == 10 * ("miss" in events)
+                await until(lambda metrics=metrics: sum(counts(metrics, "redis").values()) == 20)
+                assert set(counts(metrics, "redis")) == events
+                assert counts(metrics, "redis").get("miss", 0) == 10 * ("miss" in events)
 
     watched(test)()
     assert any("redis reads fail" in record.message for record in caplog.records)
@@ -174,10 +167,10 @@ async def test_writes_to_a_hanging_redis_wait_in_bounds_and_are_dropped(server: 
         large = b"x" * MAX_VALUE_BYTES
         for number in range(20):
             assert await cache.response(b"%d" % number, maker(large)) == large
-        assert counts(metrics)["dropped"] == 20 - MAX_WAITING_BYTES // MAX_VALUE_BYTES
+        assert counts(metrics, "redis")["dropped"] == 20 - MAX_WAITING_BYTES // MAX_VALUE_BYTES
         started = time.monotonic()
     assert time.monotonic() - started < SLACK_S  # closing waits for nothing
-    assert counts(metrics)["dropped"] == 20
+    assert counts(metrics, "redis")["dropped"] == 20
 
 
 @watched
@@ -191,7 +184,7 @@ async def test_cancelled_searches_cost_no_connection_for_good(server: RedisServe
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         await ask(cache)
-        assert not {"error", "timeout"} & set(counts(metrics))
+        assert not {"error", "timeout"} & set(counts(metrics, "redis"))
         # 8 readers, two writers, and this one
         await until(lambda: server.client().info("clients")["connected_clients"] <= 11)
 
@@ -211,8 +204,8 @@ async def test_searches_go_on_while_redis_is_killed_restarted_and_stopped(server
                 await asyncio.sleep(0.002)
 
         async def next_event(event: str) -> None:
-            before = counts(metrics).get(event, 0)
-            await until(lambda: counts(metrics).get(event, 0) > before + 50)
+            before = counts(metrics, "redis").get(event, 0)
+            await until(lambda: counts(metrics, "redis").get(event, 0) > before + 50)
 
         callers = [asyncio.create_task(search(caller)) for caller in range(16)]
         await next_event("hit")

@@ -173,7 +173,6 @@ def test_a_stop_does_not_wait_for_a_load(toy_index: Path, monkeypatch: pytest.Mo
 
 
 def is_closed(url: str) -> bool:
-    """Whether nobody takes connections there."""
     place = urlsplit(url)
     with socket.socket() as connection:
         return connection.connect_ex((place.hostname, place.port)) != 0
