@@ -47,7 +47,7 @@ class ModelOptions(StrictModel):
 class ThreadOptions(StrictModel):
     """How many cores a command may use."""
 
-    threads: int | None = option(None, "Threads of encoding and FAISS; default: all cores.", ge=1)
+    threads: int | None = option(None, "Threads that encode or index; default: all cores.", ge=1)
 
     @property
     def thread_count(self) -> int:

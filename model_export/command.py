@@ -30,7 +30,7 @@ class ExportOptions(OutputOptions):
     from_model: Path | None = option(None, "Model to export again, in place of a checkpoint.", metavar="DIR")
     learned: Path | None = option(
         None,
-        "Checkpoint of learned impacts: copies --from-model with its hash, and adds them.",
+        "Checkpoint of learned impacts: copies --from-model, weights and hash unchanged, and adds them.",
         metavar="DIR",
     )
     share: float = option(

@@ -44,7 +44,7 @@ BOUNDS = {
     "model_export": 2_597,
     "service": 8_840,
     "product": 47_078,
-    "tests": 41_435,
+    "tests": 41_434,
     "research": 3_532,
     "benchmarks": 3_316,
     "scripts": 1_322,

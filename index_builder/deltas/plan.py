@@ -110,7 +110,7 @@ def deletion(root: IndexRoot, condition: Mapping[str, Any] | None, *, means_all:
     condition = {"and": []} if condition is None else condition
     expression = parse_filter(condition, metadata.columns, MAX_FILTER_TERMS)
     if restricts_nothing(expression) and not means_all:
-        raise InputError("the filter matches every document; to delete all of them, say so (all)")
+        raise InputError('the filter matches every document; --all (HTTP: "all": true) deletes them')
     rows = metadata.masks.mask(expression).rows.tolist()
     return Changes(deletes=dict.fromkeys(index[STORED_FIELDS].ids(rows)))
 
