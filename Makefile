@@ -20,7 +20,9 @@ help: ## list these targets
 # without a wheel are built by the locked setuptools: other build environments would fetch an unpinned one. uv takes a
 # fifth of pip's time; pip follows where uv fails, because only pip reads pip.conf.
 PIP := $(BIN)/python -m pip install --quiet
-quickly = { $(BIN)/python -m uv pip install --quiet --compile-bytecode $(1) || $(PIP) $(1); }
+# Bytecode of what serves is written at once; what only developers import gets it at its first import.
+COMPILE = UV_COMPILE_BYTECODE=$(if $(findstring serve.txt,$(1)),1,0)
+quickly = { $(COMPILE) $(BIN)/python -m uv pip install --quiet $(1) || $(PIP) $(1); }
 ifneq ($(LOCK),)
 define install
 	@$(PIP) --require-hashes --requirement $(LOCK)/build.txt \

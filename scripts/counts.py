@@ -46,7 +46,7 @@ BOUNDS = {
     "product": 47_078,
     "tests": 41_434,
     "research": 3_532,
-    "benchmarks": 3_316,
+    "benchmarks": 3_313,
     "scripts": 1_322,
     "the rest of glow": 1_571,
     "files of the product": 236,

@@ -21,7 +21,7 @@ FIRST = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("adapters")
     root = made(default_model(), write(folder / "first.jsonl", FIRST), folder / "index", index="flat")
