@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from glow.cli import GROUPS, VERBS, app
+from glow.cli import COMMANDS, GROUPS, app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -24,23 +24,23 @@ SPAN = re.compile(r"`([^`\n]+)`")
 
 def command_of(name: str) -> Any:
     """The typer command of a `glow` command; it needs the extras, which `make setup` installs."""
-    module, _, attribute = VERBS[name].target.partition(":")
+    module, _, attribute = COMMANDS[name].target.partition(":")
     single = typer.Typer(add_completion=False)
     single.command()(getattr(importlib.import_module(module), attribute))
     return typer.main.get_command(single)
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_line_of_a_verb_is_what_its_command_says_of_itself(name: str) -> None:
     first = command_of(name).help.strip().splitlines()[0]
-    words = [word.strip(".,:;`") for word in VERBS[name].help.split()]
-    assert first.split()[0] == words[0], f"{name}: {VERBS[name].help!r} beside {first!r}"
+    words = [word.strip(".,:;`") for word in COMMANDS[name].help.split()]
+    assert first.split()[0] == words[0], f"{name}: {COMMANDS[name].help!r} beside {first!r}"
 
 
 def test_help_lists_every_verb_in_its_group_on_one_screen() -> None:
     shown = CliRunner().invoke(app, ["--help"], terminal_width=100).output
     assert [line[:-1] for line in shown.splitlines() if line[:-1] in GROUPS] == list(GROUPS)
-    assert all(re.search(rf"^  {re.escape(name)} ", shown, re.MULTILINE) for name in VERBS)
+    assert all(re.search(rf"^  {re.escape(name)} ", shown, re.MULTILINE) for name in COMMANDS)
     assert len(shown.splitlines()) <= 60
 
 

@@ -23,7 +23,7 @@ from glow import __version__
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class Command:
     """One command."""
 
     name: str
@@ -35,53 +35,53 @@ _BUILDER, _SERVICE = "glow_index_builder.commands", "glow_service.commands"
 _EVALUATION, _TRAINING = "glow.evaluation.commands", "glow.training.commands"
 
 # fmt: off
-GROUPS: dict[str, tuple[Verb, ...]] = {
+GROUPS: dict[str, tuple[Command, ...]] = {
     "Documents": (
-        Verb("build", f"{_BUILDER}.build:build_command", "Builds a version from documents, and publishes it."),
-        Verb("upsert", f"{_BUILDER}.delta:upsert_command", "Adds documents to the live version, or replaces them."),
-        Verb("delete", f"{_BUILDER}.delta:delete_command", "Deletes documents of the live version by ids or a filter."),
-        Verb("sync", f"{_BUILDER}.delta:sync_command", "Makes the index equal to a file or directory."),
-        Verb("compact", f"{_BUILDER}.delta:compact_command", "Merges the delta into the base."),
-        Verb("export-documents", f"{_BUILDER}.delta:export_command", "Writes all documents of a version as JSON Lines."),
-        Verb("ingest", "glow_index_builder.ingest:ingest_command", "Applies writes that services accepted."),
-        Verb("learn-clicks", "glow_index_builder.clicks:learn_command", "Learns from clicks."),
-        Verb("demo", "glow_demo.command:demo_command", "Indexes this Python's documentation and serves it."),
+        Command("build", f"{_BUILDER}.build:build_command", "Builds a version from documents, and publishes it."),
+        Command("upsert", f"{_BUILDER}.delta:upsert_command", "Adds documents to the live version, or replaces them."),
+        Command("delete", f"{_BUILDER}.delta:delete_command", "Deletes documents of the live version by ids or a filter."),
+        Command("sync", f"{_BUILDER}.delta:sync_command", "Makes the index equal to a file or directory."),
+        Command("compact", f"{_BUILDER}.delta:compact_command", "Merges the delta into the base."),
+        Command("export-documents", f"{_BUILDER}.delta:export_command", "Writes all documents of a version as JSON Lines."),
+        Command("ingest", "glow_index_builder.ingest:ingest_command", "Applies writes that services accepted."),
+        Command("learn-clicks", "glow_index_builder.clicks:learn_command", "Learns from clicks."),
+        Command("demo", "glow_demo.command:demo_command", "Indexes this Python's documentation and serves it."),
     ),
     "Index": (
-        Verb("versions", f"{_BUILDER}.versions:versions_command", "Lists the versions, and which one is live."),
-        Verb("publish", f"{_BUILDER}.versions:publish_command", "Makes a version the live one."),
-        Verb("rollback", f"{_BUILDER}.versions:rollback_command", "Makes the version before the live one live again."),
-        Verb("verify", f"{_BUILDER}.build:verify_command", "Checks every file of a version and opens it."),
-        Verb("gate", f"{_BUILDER}.versions:gate_command", "Compares a version with the live one, and may publish it."),
-        Verb("tune", "glow_index_builder.versions.tune:tune_command", "Fits how hybrid search fuses to judged queries."),
-        Verb("pin", f"{_BUILDER}.versions:pin_command", "Keeps a version from removal by gc."),
-        Verb("unpin", f"{_BUILDER}.versions:unpin_command", "Lets gc remove a version again."),
-        Verb("gc", f"{_BUILDER}.versions:gc_command", "Removes old versions and remains of killed commands."),
+        Command("versions", f"{_BUILDER}.versions:versions_command", "Lists the versions, and which one is live."),
+        Command("publish", f"{_BUILDER}.versions:publish_command", "Makes a version the live one."),
+        Command("rollback", f"{_BUILDER}.versions:rollback_command", "Makes the version before the live one live again."),
+        Command("verify", f"{_BUILDER}.build:verify_command", "Checks every file of a version and opens it."),
+        Command("gate", f"{_BUILDER}.versions:gate_command", "Compares a version with the live one, and may publish it."),
+        Command("tune", "glow_index_builder.versions.tune:tune_command", "Fits how hybrid search fuses to judged queries."),
+        Command("pin", f"{_BUILDER}.versions:pin_command", "Keeps a version from removal by gc."),
+        Command("unpin", f"{_BUILDER}.versions:unpin_command", "Lets gc remove a version again."),
+        Command("gc", f"{_BUILDER}.versions:gc_command", "Removes old versions and remains of killed commands."),
     ),
     "Serving": (
-        Verb("mcp", "glow.adapters.mcp:mcp_command", "Offers a service to agents."),
-        Verb("serve", f"{_SERVICE}.serve:serve_command", "Serves the live version of an index over HTTP."),
-        Verb("search", f"{_SERVICE}.search:search_command", "Searches an index or a service, and prints the hits."),
-        Verb("explain", f"{_SERVICE}.explain:explain_command", "Says why documents match a query."),
-        Verb("key", f"{_SERVICE}.serve:key_command", "Makes a key for searching, /admin or writing."),
-        Verb("doctor", f"{_SERVICE}.doctor:doctor_command", "Checks the installation and says what to do."),
+        Command("mcp", "glow.adapters.mcp:mcp_command", "Offers a service to agents."),
+        Command("serve", f"{_SERVICE}.serve:serve_command", "Serves the live version of an index over HTTP."),
+        Command("search", f"{_SERVICE}.search:search_command", "Searches an index or a service, and prints the hits."),
+        Command("explain", f"{_SERVICE}.explain:explain_command", "Says why documents match a query."),
+        Command("key", f"{_SERVICE}.serve:key_command", "Makes a key for searching, /admin or writing."),
+        Command("doctor", f"{_SERVICE}.doctor:doctor_command", "Checks the installation and says what to do."),
     ),
     "Models": (
-        Verb("train", f"{_TRAINING}:train_command", "Trains the two encoders on judged pairs."),
-        Verb("pretrain", f"{_TRAINING}:pretrain_command", "Pre-trains an encoder on text alone."),
-        Verb("mine", f"{_TRAINING}:mine_command", "Finds hard negatives for judged queries."),
-        Verb("synthesize", f"{_TRAINING}:synthesize_command", "Makes training pairs from documents alone."),
-        Verb("import-model", "glow_model_export.imported:import_command", "Makes a model of an encoder that others trained."),
-        Verb("distil", "glow_model_export.distil:distil_command", "Makes a fast model of an encoder that others trained."),
-        Verb("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
+        Command("train", f"{_TRAINING}:train_command", "Trains the two encoders on judged pairs."),
+        Command("pretrain", f"{_TRAINING}:pretrain_command", "Pre-trains an encoder on text alone."),
+        Command("mine", f"{_TRAINING}:mine_command", "Finds hard negatives for judged queries."),
+        Command("synthesize", f"{_TRAINING}:synthesize_command", "Makes training pairs from documents alone."),
+        Command("import-model", "glow_model_export.imported:import_command", "Makes a model of an encoder that others trained."),
+        Command("distil", "glow_model_export.distil:distil_command", "Makes a fast model of an encoder that others trained."),
+        Command("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
     ),
     "Evaluation": (
-        Verb("evaluate", f"{_EVALUATION}:evaluate_command", "Measures one retriever over judged queries."),
-        Verb("compare", f"{_EVALUATION}:compare_command", "Compares runs with a baseline, query by query."),
+        Command("evaluate", f"{_EVALUATION}:evaluate_command", "Measures one retriever over judged queries."),
+        Command("compare", f"{_EVALUATION}:compare_command", "Compares runs with a baseline, query by query."),
     ),
 }
 # fmt: on
-VERBS: dict[str, Verb] = {verb.name: verb for group in GROUPS.values() for verb in group}
+COMMANDS: dict[str, Command] = {command.name: command for group in GROUPS.values() for command in group}
 
 EXIT_MISSING = 5
 COMPLETING = "_GLOW_COMPLETE"
@@ -97,7 +97,7 @@ _PACKAGES = {
 }
 EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in packages}
 """Package -> the extra that installs it."""
-WITH_TORCH = {verb.name: "train" for verb in GROUPS["Models"] if verb.name != "import-model"} | {
+WITH_TORCH = {command.name: "train" for command in GROUPS["Models"] if command.name != "import-model"} | {
     "export-model": "export"
 }
 """Command -> the extra that installs all of its packages."""
@@ -107,14 +107,14 @@ class LazyGroup(typer.core.TyperGroup):
     """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return load(cmd_name) if cmd_name in VERBS else None
+        return load(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Like typer, but suggests the nearest name for an unknown command."""
-        near = [] if args[0] in VERBS else get_close_matches(args[0], VERBS, 1)
+        near = [] if args[0] in COMMANDS else get_close_matches(args[0], COMMANDS, 1)
         if near and self.get_command(ctx, args[0]) is None:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
@@ -145,16 +145,16 @@ class LazyGroup(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands in their groups."""
-        for title, verbs in GROUPS.items():
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(verb.name, verb.help) for verb in verbs])
+                formatter.write_dl([(command.name, command.help) for command in commands])
 
 
 def load(name: str) -> Any:
     """Imports a command; if its extra is missing, a stand-in has help and completion and names the extra."""
     if COMPLETING in os.environ:
         return _offline(name, "")
-    module, _, attribute = VERBS[name].target.partition(":")
+    module, _, attribute = COMMANDS[name].target.partition(":")
     try:
         function: Callable[..., None] = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:

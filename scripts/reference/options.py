@@ -10,7 +10,7 @@ import typer
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from glow.cli import GROUPS, HELP_WIDTH, VERBS, app
+from glow.cli import COMMANDS, GROUPS, HELP_WIDTH, app
 from glow.commands import OptionRow, plain
 from glow_service import settings
 from glow_service.commands import serve
@@ -23,7 +23,7 @@ def help_texts() -> str:
     runner = CliRunner()
     texts = {
         name: runner.invoke(app, [name, "--help"], prog_name="glow", terminal_width=HELP_WIDTH).output
-        for name in VERBS
+        for name in COMMANDS
     }
     return json.dumps(texts, indent=1) + "\n"
 
@@ -31,15 +31,15 @@ def help_texts() -> str:
 def commands_page() -> str:
     """Every command with its options."""
     parts = [f"{g}: {', '.join(f'[{v.name}](#glow-{v.name})' for v in vs)}." for g, vs in GROUPS.items()]
-    for name, verb in VERBS.items():
-        parts += [f"## glow {name}", verb.help, table(("option", "default", "meaning"), _options(name))]
+    for name, command in COMMANDS.items():
+        parts += [f"## glow {name}", command.help, table(("option", "default", "meaning"), _options(name))]
         if name == "serve":
             parts.append("Its other options are the [settings](settings.md).")
     return page("Commands", "Every command of `glow`, with its options.", *parts)
 
 
 def _options(name: str) -> Iterator[tuple[str, ...]]:
-    module, _, attribute = VERBS[name].target.partition(":")
+    module, _, attribute = COMMANDS[name].target.partition(":")
     kinds = inspect.signature(getattr(import_module(module), attribute)).parameters
     group: Any = typer.main.get_command(app)
     for each in group.get_command(None, name).params:

@@ -38,7 +38,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def new_store(service: str) -> Iterator[Callable[[], GlowStore]]:
-    """Makes empty stores."""
     stores: list[GlowStore] = []
 
     def make() -> GlowStore:
@@ -52,7 +51,6 @@ def new_store(service: str) -> Iterator[Callable[[], GlowStore]]:
 
 @pytest.fixture
 def documents(service: str) -> Iterator[GlowStore]:
-    """What the index was built with."""
     store = GlowStore(service, namespace="docs")
     yield store
     store.close()

@@ -13,7 +13,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from glow.cli import HELP_WIDTH, VERBS, OfflineCommand, app, help_texts
+from glow.cli import COMMANDS, HELP_WIDTH, OfflineCommand, app, help_texts
 from glow.commands import JsonOptions, command, counted, option, rows_of, say, write_report
 from glow.errors import ConfigError, GateError, GlowError, IntegrityError
 from glow.options import read_toml
@@ -155,7 +155,7 @@ def test_a_configuration_that_is_nested_too_deeply_is_refused(tmp_path: Path) ->
         read_toml(path)
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_kept_help_is_what_the_command_says(name: str) -> None:
     done = CliRunner().invoke(app, [name, "--help"], prog_name="glow", terminal_width=HELP_WIDTH)
     assert done.output == help_texts()[name], "run: python -m scripts.reference"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from glow.cli import VERBS, main
+from glow.cli import COMMANDS, main
 
 FUNCTION = r"""
 glow() {
@@ -24,9 +24,9 @@ glow() {
 
 
 def serve(folder: Path) -> None:
-    for verb in VERBS.values():
+    for command in COMMANDS.values():
         with suppress(ImportError):
-            import_module(verb.target.partition(":")[0])
+            import_module(command.target.partition(":")[0])
     os.mkfifo(folder / "code")
     os.mkfifo(folder / "request")
     while True:

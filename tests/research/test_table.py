@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glow.cli import VERBS
+from glow.cli import COMMANDS
 from research.__main__ import STUDIES, run
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_a_page_says_how_it_is_repeated_or_where_its_code_is(page: Path) -> None
     for command in re.findall(r"`([^`]+)`", repeat[1] if repeat else ""):
         program, *rest = shlex.split(command)
         if program == "glow":
-            assert rest[0] in VERBS
+            assert rest[0] in COMMANDS
         else:
             assert (program, rest[0]) == ("python", "-m")
             assert rest[1] == "research" or importlib.util.find_spec(rest[1])

@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from glow.artifact import default_model
 from glow.collection import read_documents
 from glow.errors import ArtifactError, DeviceError, FormatError, IntegrityError
 from glow.records import Document
@@ -51,7 +52,6 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_index_brings_its_own_table(model: Model) -> None:
-    """Only weights change with it, ids do not."""
     text = "how do bees find home"
     table = TermTable.from_counts({"bees": 999}, 1000, {"query": 3.0})
     own, other = model.preprocessor.query(text), model.with_terms(table).query(text)
@@ -82,7 +82,6 @@ def test_documents_that_lost_words_are_counted_by_field(model: Model) -> None:
 
 
 def test_a_stream_is_not_read_ahead(model: Model, documents: list[Document]) -> None:
-    """Memory stays bounded: the second chunk is not read before the first has been taken."""
     taken = 0
 
     def stream() -> Iterator[Document]:
@@ -101,11 +100,15 @@ HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime offers CUDA, so its absence cannot be shown here")
-def test_cuda_is_refused_where_there_is_none(toy_model: Path) -> None:
-    """Never a silent fall-back to the CPU; the message says what there is and what to do."""
-    said = r"'cuda' needs CUDAExecutionProvider.*CPUExecution.*docs/install\.md"
-    with pytest.raises(DeviceError, match=said):
-        open_session(toy_model / "query.onnx", "cuda")
+def test_the_cpu_never_computes_in_place_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = default_model() / "query.onnx"
+    with pytest.raises(
+        DeviceError, match=r"'cuda' needs CUDAExecutionProvider.*CPUExecution.*docs/install\.md"
+    ):
+        open_session(path, "cuda")
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    with pytest.raises(DeviceError, match=r"query\.onnx is int8, which only CPUs compute; export fp16"):
+        open_session(path, "cuda")
 
 
 def test_cpu_is_cpu(toy_model: Path) -> None:
@@ -189,7 +192,6 @@ def run_padded(encoder: Encoder, sequence: WeightedTokens, extra: int, fill: Cal
 
 @pytest.mark.parametrize("weight", [0.0, 1.0, 1000.0])
 def test_padding_changes_no_vector(weight: float, encoder: Encoder, sequences: list[WeightedTokens]) -> None:
-    """However much of it there is, and whatever ids and weights lie under the mask."""
     content = {"ids": 5, "mask": 0, "field_ids": 0, "weights": weight}
     for sequence in sequences:
         for extra in (1, 15):
