@@ -4,6 +4,7 @@ Exit status of `glow serve`: 0 after SIGTERM or SIGINT, 2 for invalid settings, 
 an artifact, a device or the port; see the log).
 """
 
+import asyncio
 import gc
 import logging
 import multiprocessing
@@ -91,6 +92,8 @@ def key_command(options: KeyOptions) -> None:
 # The supervisor of worker processes. uvicorn's own spawns them; forked ones start a second faster and share memory.
 
 POLL_S = 0.1
+ACCEPTED_S = 0.5
+"""How long a worker that ends waits for first requests of accepted connections, in seconds."""
 LONGEST_LOAD_S = 600.0
 """How long a replacement worker may load, in seconds."""
 _logger = logging.getLogger(__name__)
@@ -100,10 +103,21 @@ _NO_NEWS = ("Unsupported upgrade request", "No supported WebSocket library")
 """Lines of uvicorn's log that are left out: anyone may offer an upgrade."""
 
 
+class _Server(uvicorn.Server):
+    """uvicorn closes connections whose first request has not been read when it ends: their clients would see a reset."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        if self.server_state.connections:
+            await asyncio.sleep(ACCEPTED_S)
+        await super().shutdown(sockets)
+
+
 def _work(config: uvicorn.Config, listening: socket.socket, serving: Any) -> None:
     """A worker process; sets the event `serving` once it serves."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a closed terminal; the supervisor acts on it
-    server = uvicorn.Server(config)
+    server = _Server(config)
 
     def tell() -> None:
         while not server.started:
@@ -276,7 +290,7 @@ def _run(settings: Settings) -> int:
         if settings.processes == 1:
             # uvicorn raises SIGTERM again after shutdown; exit with status 0.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-            uvicorn.Server(config).run(sockets=[listening])
+            _Server(config).run(sockets=[listening])
             return 0
         return Supervisor(config, listening).run()
     except KeyboardInterrupt:

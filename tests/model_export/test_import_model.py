@@ -229,7 +229,7 @@ def test_an_index_works_with_it(bpe: Model, index_root: IndexRoot) -> None:
     assert index[STORED_FIELDS].count == 30
     assert (index_root.folder(index_root.current()) / "model" / "tokenizer.json").is_file()
     assert index.explainer is not None
-    settings = Settings(index_root=index_root.path, document_model=str(bpe.folder))
+    settings = Settings(index_root=index_root.path, document_model=str(bpe.folder), default_timeout_ms=30_000)
     with _serve_in_thread(create_app(settings, on_failure=lambda: None)) as client:
         body = {"query": "Bees FIND home", "explain": True, "highlight": True, "retriever": "hybrid"}
         found = client.post("/search", json=body).json()

@@ -133,6 +133,16 @@ def test_while_draining_it_answers_and_is_not_ready_and_ends_after_its_last_requ
         assert [line["url"] for line in lines if line["message"] == "listening"] == [server.url]
 
 
+def test_a_connection_that_was_accepted_before_the_stop_is_answered(toy_index: Path, run_server: Any) -> None:
+    with run_server("--index-root", toy_index) as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+            os.kill(server.process.pid, signal.SIGTERM)
+            until(lambda: is_closed(server.url))
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"HTTP/1.1 200" in connection.recv(65_536)
+
+
 def test_a_resource_that_stops_answering_is_named_by_readyz(
     index_copy: Path,
     make_app: Callable[[Path], FastAPI],

@@ -66,7 +66,8 @@ class SearchPage:
     def shown(self, query: str) -> list[str]:
         """Titles of the results of a query, once they are there and its address is."""
         self.page.wait_for_url(re.compile(rf"/\?q={re.escape(quote(query))}(&prefix=on)?$"))
-        self.page.locator("#terms .word", has_text=query.split()[-1]).first.wait_for(state="attached")
+        last = re.compile(rf"^{re.escape(query.split()[-1])}$")
+        self.page.locator("#terms .word", has_text=last).first.wait_for(state="attached")
         return self.titles()
 
     def explain(self, place: int = 0) -> Any:
