@@ -26,7 +26,6 @@ MATRIX_LEVELS = 63
 """Largest weight code: CPUs without VNNI add two products in 16 bits, and 2 · 255 · 63 < 2¹⁵ never saturates."""
 TOKEN_LEVELS, TOKEN_ZERO = 127, 128
 _SCALE, _ZERO, _AXIS = "tokens.scale", "tokens.zero", "tokens.axis"
-_NORM_AXIS = "norm.axis"
 _ALIGNMENT = 4096  # a memory page, so that a runtime can map the data in place
 _SMALL_BYTES = 8192  # biases and constants: shape inference reads them in the graph
 
@@ -37,7 +36,7 @@ def quantize_matrices(model: ModelProto, how: Quantization) -> ModelProto:
     `int8` has 7 bits per weight and 8 per activation; with `fp16`, inputs and output stay float32.
     """
     if how == "int8":
-        return spread_norms(_by_rows(model))
+        return _by_rows(model)
     if how == "fp16":
         with _own_logging():
             from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -114,52 +113,6 @@ def _own_logging() -> Iterator[None]:
         logging.disable(logging.NOTSET)
         root.handlers[:] = handlers
         root.setLevel(level)
-
-
-def spread_norms(model: ModelProto) -> ModelProto:
-    """Replaces every LayerNormalization over the last axis by (x - x̄) / √(Σ(x - x̄)² + n·ε) · (√n·gain) + bias, in place.
-
-    ONNX Runtime's own kernels take a quarter of a quantized tower's time. These steps use vector instructions. With a sum of
-    squares, the runtime does not fuse them again.
-    """
-    graph = model.graph
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
-    graph.initializer.append(numpy_helper.from_array(np.array([-1], np.int64), _NORM_AXIS))
-    nodes: list[NodeProto] = []
-    for node in graph.node:
-        if node.op_type != "LayerNormalization":
-            nodes.append(node)
-            continue
-        gain = tensors[node.input[1]]
-        size = gain.dims[0]
-        scaled = numpy_helper.to_array(gain) * np.float32(np.sqrt(size))
-        graph.initializer.remove(gain)
-        graph.initializer.append(numpy_helper.from_array(scaled, gain.name + TensorNames.SCALED))
-        epsilon = next(attribute.f for attribute in node.attribute if attribute.name == "epsilon")
-        nodes += _norm_steps(model, node, gain.name, np.float32(size * epsilon))
-    del graph.node[:]
-    graph.node.extend(nodes)
-    return model
-
-
-def _norm_steps(model: ModelProto, node: NodeProto, gain: str, least: np.float32) -> list[NodeProto]:
-    tokens, _, bias = node.input
-    name = gain.removesuffix(".weight")
-    model.graph.initializer.append(numpy_helper.from_array(np.array(least), f"{name}.least"))
-
-    def step(kind: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
-        return helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
-
-    return [
-        step("ReduceMean", [tokens, _NORM_AXIS], f"{name}.mean", keepdims=1),
-        step("Sub", [tokens, f"{name}.mean"], f"{name}.centred"),
-        step("ReduceSumSquare", [f"{name}.centred", _NORM_AXIS], f"{name}.squares", keepdims=1),
-        step("Add", [f"{name}.squares", f"{name}.least"], f"{name}.positive"),
-        step("Sqrt", [f"{name}.positive"], f"{name}.length"),
-        step("Div", [f"{name}.centred", f"{name}.length"], f"{name}.direction"),
-        step("Mul", [f"{name}.direction", gain + TensorNames.SCALED], f"{name}.scaled"),
-        step("Add", [f"{name}.scaled", bias], node.output[0]),
-    ]
 
 
 def quantize_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

@@ -158,8 +158,6 @@ class TensorNames:
     """Suffix of a transposed matrix's int8 codes."""
     MATRIX_SCALES: Final = "_scales"
     """Suffix of a transposed matrix's column scales."""
-    SCALED: Final = "_scaled"
-    """Suffix of a normalization's gain that is stored multiplied by the square root of its length."""
 
     @staticmethod
     def row_scales(table: str) -> str:

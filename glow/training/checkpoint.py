@@ -205,9 +205,6 @@ def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
         return arrays[name].astype(np.float32) * arrays[rows].astype(np.float32)[:, None]
     if name in arrays:
         return arrays[name].astype(np.float32)
-    if name + TensorNames.SCALED in arrays:
-        scaled = arrays[name + TensorNames.SCALED].astype(np.float32)
-        return scaled / np.float32(np.sqrt(len(scaled)))
     if matrix in arrays:
         return arrays[matrix].astype(np.float32).T
     if matrix + TensorNames.CODES in arrays:

@@ -38,7 +38,7 @@ def vectors() -> Array:
         + generator.standard_normal((OLD + NEW, DIMENSIONS)) * 0.5
     )
     found[40:46] = found[OLD + 3] = found[40]  # documents with the same text, in base and delta
-    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from glow.training import read_towers
 from glow_model_export import parity
 from glow_model_export.package import Source, check_quality
 from glow_model_export.parity import check_parity
-from glow_model_export.quantize import MATRIX_LEVELS, quantize_columns, quantize_matrices, spread_norms
+from glow_model_export.quantize import MATRIX_LEVELS, quantize_columns, quantize_matrices
 
 UNIT: NDArray[np.float32] = np.eye(3, 4, dtype=np.float32)
 SIDES = ("torch", "float.onnx", "shipped.onnx")
@@ -160,14 +160,3 @@ def test_two_products_of_the_largest_codes_fit_in_sixteen_bits() -> None:
     assert (codes == 0).all() and (scales > 0).all()
 
 
-def test_norms_in_plain_steps_are_the_same_norms() -> None:
-    gain, bias = (RANDOM.normal(size=48).astype(np.float32) for _ in range(2))
-    names = ["layers.0.norm.weight", "layers.0.norm.bias"]
-    node = helper.make_node("LayerNormalization", ["x", *names], ["y"], "norm", epsilon=1e-5)
-    model = graph_of(node, 48, **dict(zip(names, (gain, bias), strict=True)))
-    tokens = RANDOM.normal(size=(2, 5, 48)) * 3 + 1
-    tokens[1, 3] = 2.5  # a constant token has no direction; epsilon keeps it finite
-    whole = model.SerializeToString()
-    spread = spread_norms(ModelProto.FromString(whole)).SerializeToString()
-    expected, found = (run(onnxruntime.InferenceSession(form), tokens) for form in (whole, spread))
-    np.testing.assert_allclose(found, expected, atol=1e-5)

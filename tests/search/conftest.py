@@ -17,7 +17,8 @@ COUNT, DIMENSIONS, QUERIES = 3000, 32, 40
 
 
 def unit(vectors: NDArray[np.float64]) -> Vectors:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    """Of 16 bits, as an index holds them."""
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
 
 
 @pytest.fixture(scope="session")

@@ -38,8 +38,8 @@ HAS_GPU = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
 def test_a_small_corpus_is_searched_exactly_a_large_one_by_a_graph_and_compressed_where_memory_asks() -> None:
     assert choose_kind(0, 384) == choose_kind(1, 384) == choose_kind(FLAT_MAX_VECTORS, 384) == "flat"
     assert [choose_kind(FLAT_MAX_VECTORS + 1, 384, device=on) for on in ("cpu", "cuda")] == ["hnsw", "flat"]
-    large = ((1_000_000, 4), (1_000_000, 1), (10_000_000, 4))
-    kinds = [choose_kind(count, 384, memory_bytes=gib << 30) for count, gib in large]
+    large = ((1_000_000, 4096), (1_000_000, 512), (10_000_000, 4096))
+    kinds = [choose_kind(count, 384, memory_bytes=mib << 20) for count, mib in large]
     assert kinds == ["hnsw", "ivf-pq", "ivf-pq"]
 
 

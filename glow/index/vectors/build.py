@@ -38,7 +38,7 @@ def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
     if kind == "flat":
         return count * whole
     if kind == "hnsw":
-        return count * (whole + 8 * HNSW_LINKS + 20)  # 2M links of 4 bytes, upper levels and offsets
+        return count * (whole // 2 + 8 * HNSW_LINKS + 20)  # 2M links of 4 bytes, upper levels and offsets
     codes = -(-code_count(dimensions) // 2)
     return list_count(count) * (whole + codes * PQ_BLOCK_VECTORS // 2) + count * (8 + codes + dimensions)
 
@@ -148,11 +148,13 @@ def build_dense(
     count, dimensions = vectors.shape
     require_buildable(kind, count)
     index = _empty(kind, count, dimensions)
-    if not index.is_trained:
+    if kind == "ivf-pq":
         _train(index, _sample(vectors, count), like)
     _reserve(index, kind, count)
     for start in range(0, count, BLOCK_VECTORS):  # a memory-mapped array is read in blocks
-        index.add(np.ascontiguousarray(vectors[start : start + BLOCK_VECTORS], np.float32))
+        block = np.ascontiguousarray(vectors[start : start + BLOCK_VECTORS], np.float32)
+        # A `flat` delta has the numbers of an `hnsw` base, so that a document has one score in both.
+        index.add(block if kind == "ivf-pq" else block.astype(np.float16).astype(np.float32))
     return DenseIndex(index, kind)
 
 
@@ -161,7 +163,8 @@ def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
     if kind == "flat":
         return faiss.IndexFlatIP(dimensions)
     if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, metric)
+        # Half the memory and two thirds of the time of 32 bits, with the same recall (docs/results/serving.md).
+        index = faiss.IndexHNSWSQ(dimensions, faiss.ScalarQuantizer.QT_fp16, HNSW_LINKS, metric)
         index.hnsw.efConstruction = HNSW_EF_CONSTRUCTION
         return index
     lists = list_count(count)

@@ -322,13 +322,13 @@ def to_gpu(index: Any, kind: IndexKind) -> Any:
 
 
 def _kind_of(index: Any) -> IndexKind:
-    kinds: Sequence[tuple[str, IndexKind]] = (("IndexHNSWFlat", "hnsw"), ("IndexFlat", "flat"))
     if index.metric_type == faiss.METRIC_INNER_PRODUCT:
         if isinstance(index, faiss.IndexRefine) and _is_compressed(index):
             return "ivf-pq"
-        for name, kind in kinds:
-            if isinstance(index, getattr(faiss, name)):
-                return kind
+        if isinstance(index, faiss.IndexHNSWSQ) and _has_codes(index.storage, faiss.ScalarQuantizer.QT_fp16):
+            return "hnsw"
+        if isinstance(index, faiss.IndexFlat):
+            return "flat"
     raise FormatError(
         f"the index file holds a {type(index).__name__} of metric {index.metric_type}, "
         "which this GLOW does not write; rebuild the index"
@@ -340,10 +340,15 @@ def _is_compressed(index: Any) -> bool:
     base, stored = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
     return (
         isinstance(base, faiss.IndexIVFPQFastScan)
-        and isinstance(stored, faiss.IndexScalarQuantizer)
-        and stored.sq.qtype == faiss.ScalarQuantizer.QT_8bit
+        and _has_codes(stored, faiss.ScalarQuantizer.QT_8bit)
         and index.ntotal == base.ntotal == stored.ntotal
     )
+
+
+def _has_codes(index: Any, kind: int) -> bool:
+    """Whether an index holds vectors as codes of a kind of FAISS's scalar quantizer."""
+    stored = faiss.downcast_index(index)
+    return isinstance(stored, faiss.IndexScalarQuantizer) and stored.sq.qtype == kind
 
 
 def _reason(error: RuntimeError) -> str:
