@@ -329,32 +329,42 @@ def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -
 
     Yields a function to call with the amount done since the last call.
     """
-    if out.isatty():
-        with _bars(out, "{task.description:<8}", shows_speed=True, is_transient=False) as bars:
-            task = bars.add_task(name, total=total)
-            yield lambda amount: bars.advance(task, amount)
-            completed = max(bars.tasks[0].completed, 1)
-            bars.update(task, total=completed, completed=completed)
-        return
     start = last_line = time.monotonic()
     done = 0
+
+    def rate() -> str:
+        return f"{done / max(time.monotonic() - start, 1e-3):,.0f}/s"
+
+    if out.isatty():
+        with _bars(out, "{task.description:<8}", "{task.fields[rate]}", is_transient=False) as bars:
+            task = bars.add_task(name, total=total, rate="")
+
+            def draw(amount: int) -> None:
+                nonlocal done
+                done += amount
+                bars.update(task, advance=amount, rate=rate())
+
+            yield draw
+            bars.update(task, total=max(done, 1), completed=max(done, 1))
+        return
 
     def advance(amount: int) -> None:
         nonlocal done, last_line
         done += amount
         if time.monotonic() - last_line >= PLAIN_INTERVAL_S:
             last_line = time.monotonic()
-            write_line(out, f"{name}: {done:,} of {f'{total:,}' if total else '?'} {unit}")
+            left = f", {(last_line - start) * (total / done - 1):,.0f} s left" if total and done else ""
+            write_line(out, f"{name}: {done:,} of {f'{total:,}' if total else '?'} {unit}, {rate()}{left}")
 
     yield advance
     took = time.monotonic() - start
-    write_line(out, f"{name}: {f'{done:,} {unit} in ' if done else ''}{took:.1f} s")
+    write_line(out, f"{name}: {f'{done:,} {unit} at {rate()} in ' if done else ''}{took:.1f} s")
 
 
 @contextmanager
 def shown_progress(out: TextIO) -> Iterator[Callable[[str], Show]]:
     """Yields a function that adds a named task, for tasks that learn their total while they run."""
-    with _bars(out, "{task.description}", shows_speed=False, is_transient=True) as bars:
+    with _bars(out, "{task.description}", is_transient=True) as bars:
 
         def show(name: str) -> Show:
             task = bars.add_task(name, total=None)
@@ -372,14 +382,13 @@ def shown_progress(out: TextIO) -> Iterator[Callable[[str], Show]]:
         yield show
 
 
-def _bars(out: TextIO, name: str, *, shows_speed: bool, is_transient: bool) -> "Progress":
+def _bars(out: TextIO, name: str, *more: str, is_transient: bool) -> "Progress":
     # rich takes 50 ms to import, which commands without bars save.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn(name), BarColumn(), TaskProgressColumn(show_speed=shows_speed), TimeRemainingColumn(),
-    )  # fmt: skip
+    texts = [TextColumn(each) for each in more]
+    columns = (TextColumn(name), BarColumn(), TaskProgressColumn(), *texts, TimeRemainingColumn())
     return Progress(*columns, console=Console(file=out), transient=is_transient, disable=not out.isatty())
 
 

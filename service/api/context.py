@@ -1,8 +1,8 @@
 """The state of a request in work, and JSON responses."""
 
 import asyncio
+import random
 import re
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,7 +101,9 @@ async def _cancel_when_left(request: Request, task: asyncio.Task[Any] | None) ->
 def new_context(scope: Scope) -> RequestContext:
     """Makes the context of a request and attaches it."""
     sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    identifier = sent.decode() if _WELL_FORMED_ID.fullmatch(sent) else secrets.token_hex(8)
+    is_well_formed = _WELL_FORMED_ID.fullmatch(sent) is not None
+    # A name and no secret: it is signed where that matters, and the system's generator is a call to the kernel.
+    identifier = sent.decode() if is_well_formed else f"{random.getrandbits(64):016x}"
     context = RequestContext(identifier)
     scope[SCOPE_KEY] = context
     return context

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,8 @@ def test_vectors_are_those_of_the_model_under_the_index_s_own_term_table(
     encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
     own = model.with_terms(index.preprocessor.terms)
     for preprocessor, belongs in ((own, True), (model.preprocessor, False)):
-        expected = encoder.encode([preprocessor.document(document) for document in documents])
-        np.testing.assert_allclose(stored, expected, atol=1e-4)
-        assert np.array_equal(stored, expected) is belongs
+        vectors = encoder.encode([preprocessor.document(document) for document in documents])
+        assert np.array_equal(stored, vectors.astype(np.float16)) is belongs
 
 
 def test_the_manifest_binds_model_and_term_table(toy_index: Path, toy_model: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_index_that_is_compressed_for_memory_says_so(
     build: Run, lines_file: LinesFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, live: Live
 ) -> None:
     monkeypatch.setattr("glow.index.vectors.build.FLAT_MAX_VECTORS", 100)
-    file = lines_file([{"_id": str(number), "title": f"bees {number}"} for number in range(2700)])
+    file = lines_file([{"_id": str(number), "title": f"bees {number}"} for number in range(3300)])
     done = build(file, "--memory-mb", 1, "--json", tmp_path / "r.json")
     assert done.exit_code == 0
     report = report_of(tmp_path / "r.json")
@@ -213,7 +213,7 @@ def test_a_version_explains_and_says_what_that_takes(
     assert index.explainer is not None
     found = index.explainer.explain_document(index[STORED_FIELDS].get("toy/0"))
     (score,), (row,) = (part[0] for part in index[VECTORS].search(found.vector[None], 1))
-    assert (row, round(float(score), 5)) == (0, 1.0)
+    assert (row, round(float(score), 3)) == (0, 1.0)
 
 
 def test_explaining_can_be_left_out(build: Run, toy_corpus: Path, live: Live) -> None:
@@ -255,7 +255,7 @@ def test_graphs_of_another_model_are_refused(build: Run, toy_corpus: Path, live:
 def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Path) -> None:
     lines = build(toy_corpus).stderr.splitlines()
     assert [line.partition(":")[0] for line in lines] == STAGES
-    assert lines[2].startswith("encode: 50 documents in ")
+    assert re.fullmatch(r"encode: 50 documents at [\d,]+/s in [\d.]+ s", lines[2])
 
 
 def test_long_stages_speak_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,11 @@ def test_long_stages_speak_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     with Stages(out).stage("read", None, "bytes") as advance:
         advance(500)
-    assert out.getvalue().splitlines()[0] == "read: 500 of ? bytes"
+    with Stages(out).stage("encode", 1_000, "documents") as advance:
+        advance(500)
+    read, _, encode, _ = out.getvalue().splitlines()
+    assert re.fullmatch(r"read: 500 of \? bytes, [\d,]+/s", read)
+    assert re.fullmatch(r"encode: 500 of 1,000 documents, [\d,]+/s, [\d,]+ s left", encode)
 
 
 def test_a_terminal_sees_a_bar_up_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,5 +158,3 @@ def test_two_products_of_the_largest_codes_fit_in_sixteen_bits() -> None:
     np.testing.assert_allclose(codes * scales, MATRIX, atol=float(scales.max()) / 2 + 1e-7)
     codes, scales = quantize_columns(np.zeros((4, 2), np.float32))
     assert (codes == 0).all() and (scales > 0).all()
-
-

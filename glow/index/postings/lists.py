@@ -150,8 +150,9 @@ class PostingList:
 
     def find(self, rows: NDArray[np.uint32]) -> Found:
         """Which of some rows, uint32 [m] ascending, are in it: indexes in `rows`, and for each its place in the list."""
-        places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        here = np.flatnonzero(self.rows[places] == rows)
+        places = self.rows.searchsorted(rows)  # methods: numpy's functions would take half of the time
+        np.minimum(places, len(self.rows) - 1, out=places)
+        (here,) = (self.rows[places] == rows).nonzero()
         return here, places[here]
 
 

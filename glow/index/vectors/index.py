@@ -5,7 +5,6 @@ n   queries     k   hits per query    D   dimensions
 
 import re
 import threading
-from collections.abc import Sequence
 from contextlib import nullcontext
 from math import ceil, sqrt
 from pathlib import Path
@@ -82,6 +81,8 @@ RESCORED, RESCORED_OF_MANY, MANY_VECTORS = 10, 20, 4_000_000
 """Vectors that `ivf-pq` scores again per hit; twice as many at this number of vectors: docs/results/scale.md."""
 MIN_READ_LIMIT_BYTES = 2 << 30
 WRITE_BYTES = 1 << 20
+_NOT_BETWEEN = np.int32(-0x7000_2000)  # of a shifted number of 16 bits, all but copies of its sign
+_EXPONENTS = np.float32(2.0**112)  # the difference of what exponents of 5 and of 8 bits start from
 GPU_MAX_HITS = 2048
 """FAISS's own limit on a GPU."""
 _SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
@@ -100,6 +101,7 @@ class DenseIndex:
         # Read by exact searches: 8-bit vectors of `ivf-pq`, and the vectors below the graph of `hnsw`.
         part = {"hnsw": "storage", "ivf-pq": "refine_index"}.get(kind)
         self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
+        self._numbers = self._numbers_in_place() if device == "cpu" and kind != "ivf-pq" else None
         self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
         self._rescored = RESCORED if int(index.ntotal) < MANY_VECTORS else RESCORED_OF_MANY
         # FAISS allows one search at a time with a GPU's resources, any number on the CPU.
@@ -266,8 +268,26 @@ class DenseIndex:
         return self._read(rows) if len(rows) else np.empty((0, self.dimensions), np.float32)
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = self._stored.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        vectors: NDArray[np.float32]
+        if self._numbers is None:
+            vectors = self._stored.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        elif self.kind == "flat":
+            vectors = self._numbers[rows]
+        else:
+            # A sixth of the time of FAISS or numpy: sign, exponent and fraction move to their places in 32 bits.
+            bits = self._numbers[rows].astype(np.int32)
+            bits <<= 13
+            bits &= _NOT_BETWEEN
+            vectors = bits.view(np.float32)
+            vectors *= _EXPONENTS
         return vectors
+
+    def _numbers_in_place(self) -> NDArray[Any]:
+        """FAISS's memory of the vectors, without a copy: float32 [n, D] of `flat`, float16 of `hnsw` as int16."""
+        size, kind = len(self) * int(self._stored.code_size), np.float32 if self.kind == "flat" else np.int16
+        codes = faiss.rev_swig_ptr(self._stored.codes.data(), size) if size else np.empty(0, np.uint8)
+        numbers: NDArray[Any] = codes.view(kind).reshape(len(self), self.dimensions)
+        return numbers
 
     def save(self, path: Path) -> None:
         """Writes the index in CPU form from any device; not during searches."""
