@@ -33,6 +33,7 @@ from glow.index import (
 from glow.index.columns import COLUMNS
 from glow.index.passages import PASSAGES, TextsOfDocuments
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
+from glow.index.vectors import VectorRules
 from glow.records import Document
 from glow.runtime import VECTOR, Encoder, Model
 from glow.text import Analyzer, CorpusCounter, LexicalFields, TermTable, field_words, select_terms
@@ -110,7 +111,10 @@ class Segments:
         hashes = {"model": self.model.hash, "terms": terms.hash}
         for each in rules.values():
             hashes |= each.hashes
-        made = Segment("made", folder, folder, "", hashes, options.parameters(), None, Rows(len(held)))
+        vectors = rules["vectors"]
+        assert isinstance(vectors, VectorRules)
+        parameters = {**options.parameters(), "kind": vectors.kind(len(held))}
+        made = Segment("made", folder, folder, "", hashes, parameters, None, Rows(len(held)))
         terms.save(folder.with_name(f"{folder.name}-terms"))
         folder.mkdir(parents=True)
         corpus = _Corpus(self.model, terms, counted, stems, vocabulary, made)

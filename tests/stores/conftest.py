@@ -78,7 +78,7 @@ def vectors() -> Vectors:
     centres = generator.standard_normal((40, DIMENSIONS))
     found = centres[generator.integers(0, 40, COUNT)] + generator.standard_normal((COUNT, DIMENSIONS)) * 0.8
     found[700:710] = found[700]  # documents with the same text
-    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
 
 
 @pytest.fixture(scope="session")

@@ -210,8 +210,7 @@ class ImpactIndex:
 
     def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """What each of some words adds to the scores of given documents, float32 [m, words]; 0 if a document lacks it."""
-        places = [self.vocabulary.row(self.analyzer.term(word)) for word in words]
-        return look_up_each([[self.postings.list(at, 1.0)] if at >= 0 else [] for at in places], rows)
+        return look_up_each([self.lists([word]) for word in words], rows)
 
     def blocks(self, most: int) -> Iterator[Block]:
         """All postings in the order of words, in blocks of about `most`; codes, if impacts are learned."""

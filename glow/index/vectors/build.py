@@ -87,6 +87,7 @@ class VectorRules(Rules):
     )
     memory_mb: int = DEFAULT_MEMORY_MB  # memory limit of the served index in MiB, for `auto`
     store: str | None = None  # address of the Milvus that holds what grows with documents; None: files
+    halves: bool = False  # of the delta of an `hnsw` base: a document has one score in both
     falls_back: bool = False  # whether the kind is `flat` if there are too few vectors, instead of an error
 
     def kind(self, count: int) -> IndexKind:
@@ -143,6 +144,8 @@ def build_dense(
     # An index that the vectors were read from. Of `ivf-pq` it gives the ranges of the 8 bits, so that the
     # same codes are stored again
     like: DenseIndex | None = None,
+    *,
+    halves: bool = False,  # whether numbers are rounded to the 16 bits of `hnsw`
 ) -> DenseIndex:
     """Builds an index over vectors; row i is vector i."""
     count, dimensions = vectors.shape
@@ -153,8 +156,7 @@ def build_dense(
     _reserve(index, kind, count)
     for start in range(0, count, BLOCK_VECTORS):  # a memory-mapped array is read in blocks
         block = np.ascontiguousarray(vectors[start : start + BLOCK_VECTORS], np.float32)
-        # A `flat` delta has the numbers of an `hnsw` base, so that a document has one score in both.
-        index.add(block if kind == "ivf-pq" else block.astype(np.float16).astype(np.float32))
+        index.add(block.astype(np.float16).astype(np.float32) if halves or kind == "hnsw" else block)
     return DenseIndex(index, kind)
 
 

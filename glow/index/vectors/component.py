@@ -141,7 +141,9 @@ class Vectors(Component[StoredVectors, DenseView]):
     def rules_of(self, segment: Segment, *, delta: bool) -> VectorRules | None:
         """For a compacted version: kind and place of the base's, if enough vectors are left."""
         if delta:  # nothing is opened: an upsert needs neither the base's vectors nor their server
-            return VectorRules(index="flat", dimensions=0) if segment.has_any(self.paths) else None
+            halves = segment.has(DENSE_FILE) and segment.parameters.get("kind") == "hnsw"
+            rules = VectorRules(index="flat", dimensions=0, halves=halves)
+            return rules if segment.has_any(self.paths) else None
         if (vectors := segment.get(self)) is None:
             return None
         is_stored = isinstance(vectors, MilvusVectors)
@@ -163,7 +165,7 @@ class Vectors(Component[StoredVectors, DenseView]):
         vectors, target = corpus.encoded.vectors(), corpus.made
         if rules.store is None:
             kind = rules.kind(vectors.shape[0])
-            build_dense(vectors, kind).save(target.folder / DENSE_FILE)
+            build_dense(vectors, kind, halves=rules.halves).save(target.folder / DENSE_FILE)
             return
         spread = corpus.spread
         insert = None if spread is None else spread(_import_range(rules.store, vectors, target))
@@ -178,7 +180,7 @@ class Vectors(Component[StoredVectors, DenseView]):
         kind = rules.kind(len(vectors))
         if rules.store is None:
             like = oldest if isinstance(oldest, DenseIndex) else None
-            build_dense(vectors, kind, like).save(target.folder / DENSE_FILE)
+            build_dense(vectors, kind, like, halves=rules.halves).save(target.folder / DENSE_FILE)
             return
         notes = target.folder / NOTES_FOLDER
         _store(rules.store, vectors, kind, target, notes)

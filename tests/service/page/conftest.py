@@ -66,7 +66,7 @@ class SearchPage:
     def shown(self, query: str) -> list[str]:
         """Titles of the results of a query, once they are there and its address is."""
         self.page.wait_for_url(re.compile(rf"/\?q={re.escape(quote(query))}(&prefix=on)?$"))
-        last = re.compile(rf"^{re.escape(query.split()[-1])}$")
+        last = re.compile(rf"^{re.escape(query.split()[-1])}{'' if 'prefix=on' in self.page.url else '$'}")
         self.page.locator("#terms .word", has_text=last).first.wait_for(state="attached")
         return self.titles()
 
