@@ -66,8 +66,7 @@ def rows_of(model: type[BaseModel], env_prefix: str = "") -> tuple[OptionRow, ..
 
 
 def _row(name: str, field: FieldInfo, env_prefix: str) -> OptionRow:
-    extra = field.json_schema_extra
-    more: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
+    more: dict[str, Any] = dict(extra) if isinstance(extra := field.json_schema_extra, dict) else {}
     bounds = {type(item): item for item in field.metadata}
     low, high = bounds.get(annotated_types.Ge), bounds.get(annotated_types.Le)
     flag = "" if more.get("is_argument") else more.get("flag") or "--" + name.replace("_", "-")
@@ -278,8 +277,7 @@ def say(message: str) -> None:
 
 def counted(count: int, noun: str) -> str:
     """A number of things: "1 document", "2,000 documents"."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{count:,} {noun if count == 1 else plural}"
+    return f"{count:,} {noun if count == 1 else noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"
 
 
 def shown(text: str) -> str:
@@ -329,36 +327,28 @@ def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -
 
     Yields a function to call with the amount done since the last call.
     """
-    start = last_line = time.monotonic()
-    done = 0
-
-    def rate() -> str:
-        return f"{done / max(time.monotonic() - start, 1e-3):,.0f}/s"
-
     if out.isatty():
         with _bars(out, "{task.description:<8}", "{task.fields[rate]}", is_transient=False) as bars:
             task = bars.add_task(name, total=total, rate="")
-
-            def draw(amount: int) -> None:
-                nonlocal done
-                done += amount
-                bars.update(task, advance=amount, rate=rate())
-
-            yield draw
-            bars.update(task, total=max(done, 1), completed=max(done, 1))
+            yield lambda amount: bars.update(task, advance=amount, rate=f"{bars.tasks[0].speed or 0:,.0f}/s")
+            completed = max(bars.tasks[0].completed, 1)
+            bars.update(task, total=completed, completed=completed)
         return
+    start = last_line = time.monotonic()
+    done = 0
 
     def advance(amount: int) -> None:
         nonlocal done, last_line
         done += amount
-        if time.monotonic() - last_line >= PLAIN_INTERVAL_S:
-            last_line = time.monotonic()
-            left = f", {(last_line - start) * (total / done - 1):,.0f} s left" if total and done else ""
-            write_line(out, f"{name}: {done:,} of {f'{total:,}' if total else '?'} {unit}, {rate()}{left}")
+        if (now := time.monotonic()) - last_line >= PLAIN_INTERVAL_S:
+            last_line, took = now, max(now - start, 1e-3)
+            left = f", {took * (total / done - 1):,.0f} s left" if total and done else ""
+            of = f"{total:,}" if total else "?"
+            write_line(out, f"{name}: {done:,} of {of} {unit}, {done / took:,.0f}/s{left}")
 
     yield advance
-    took = time.monotonic() - start
-    write_line(out, f"{name}: {f'{done:,} {unit} at {rate()} in ' if done else ''}{took:.1f} s")
+    took = max(time.monotonic() - start, 1e-3)
+    write_line(out, f"{name}: {f'{done:,} {unit} at {done / took:,.0f}/s in ' if done else ''}{took:.1f} s")
 
 
 @contextmanager
@@ -387,8 +377,9 @@ def _bars(out: TextIO, name: str, *more: str, is_transient: bool) -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    texts = [TextColumn(each) for each in more]
-    columns = (TextColumn(name), BarColumn(), TaskProgressColumn(), *texts, TimeRemainingColumn())
+    columns = (
+        TextColumn(name), BarColumn(), TaskProgressColumn(), *map(TextColumn, more), TimeRemainingColumn(),
+    )  # fmt: skip
     return Progress(*columns, console=Console(file=out), transient=is_transient, disable=not out.isatty())
 
 

@@ -61,8 +61,8 @@ def documents_hash(documents: Sequence[Document]) -> str:
     digest = hashlib.sha256()
     for document in documents:
         content = {**document.metadata, **{name: list(values) for name, values in document.fields.items()}}
-        listed = {key: [value] if isinstance(value, str) else value for key, value in content.items()}
-        filled = {key: value for key, value in listed.items() if value not in (None, [], [""])}
+        listed = ((key, [value] if isinstance(value, str) else value) for key, value in content.items())
+        filled = {key: value for key, value in listed if value not in (None, [], [""])}
         digest.update(json.dumps([document.id, filled], sort_keys=True).encode())
     return digest.hexdigest()
 

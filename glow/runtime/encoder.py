@@ -21,8 +21,7 @@ from glow.text import WeightedTokens, batches_by_length, pad
 
 Device = Literal["cpu", "cuda"]
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-_SLOWER = ["SkipLayerNormFusion"]
-"""An optimization that costs time: on a CPU, a norm takes a quarter of the time of its fusion with the sum before it."""
+_SLOWER = ["SkipLayerNormFusion"]  # on a CPU, a norm takes a quarter of the time of its fusion with a sum
 _ONLY_ON_CPUS = b"MatMulIntegerToFloat"  # ONNX Runtime would compute it on the CPU, in silence
 
 
@@ -39,16 +38,13 @@ def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxru
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # The arena keeps the memory of the largest batch ever seen; length-sorted batches gain nothing from it.
-    options.enable_cpu_mem_arena = False
+    options.enable_cpu_mem_arena = False  # it keeps the memory of the largest batch, and gains nothing
     if device == "cuda":
         if _ONLY_ON_CPUS in path.read_bytes():
             raise DeviceError(f"{path.name} is int8, which only CPUs compute; export fp16 (docs/models.md)")
         onnxruntime.preload_dlls()  # of the packages of NVIDIA, which are not on the system's path of libraries
     try:
-        session = onnxruntime.InferenceSession(
-            path, options, providers=[provider], disabled_optimizers=_SLOWER
-        )
+        session = onnxruntime.InferenceSession(path, options, [provider], disabled_optimizers=_SLOWER)
     except Exception as error:  # onnxruntime's own exception types are not public
         kind = DeviceError if device == "cuda" else FormatError
         raise kind(f"cannot open {path.name} on {device}: {error}") from error

@@ -124,6 +124,6 @@ class _Compaction:
         preprocessor, dense = self.live.preprocessor, segment[VECTORS]
         tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER
         encoder = Encoder(tower, preprocessor.pieces.pad_id, "cpu", self.options.thread_count)
-        parts = [(each.segment[VECTORS].reader(), each.rows(VECTORS.per)) for each in self.sources]
+        parts = [(each.segment[VECTORS].vectors, each.rows(VECTORS.per)) for each in self.sources]
         vectors = KeptVectors(parts, dense.dimensions)
         return asdict(measure_recall(dense, vectors, segment[STORED_FIELDS], preprocessor, encoder))

@@ -11,12 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from glow.errors import Fault
 from glow_service.api.context import context_of
-from glow_service.errors import (
-    BodyTooLargeError,
-    DeadlineError,
-    MalformedJsonError,
-    MediaTypeError,
-)
+from glow_service.errors import BodyTooLargeError, DeadlineError, MalformedJsonError, MediaTypeError
 from glow_service.search.clock import NEVER, Deadline
 from glow_service.search.request import Shape, fault
 from glow_service.settings import Settings

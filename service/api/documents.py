@@ -34,13 +34,7 @@ from glow_service.api.body import (
     read_json,
     read_object,
 )
-from glow_service.api.context import (
-    context_of,
-    json_answer,
-    json_response,
-    leaving_cancels,
-    live_of,
-)
+from glow_service.api.context import context_of, json_answer, json_response, leaving_cancels, live_of
 from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import RequestError
 from glow_service.search.clock import Deadline
@@ -210,13 +204,7 @@ async def patch_document(request: Request) -> Response:
     return await _write(service, request, "patch", None, id=identifier, metadata=metadata)
 
 
-@route(
-    "DELETE",
-    "/documents/{id:path}",
-    errors=_WRITE_ERRORS,
-    answer=OperationResult,
-    tag="documents",
-)
+@route("DELETE", "/documents/{id:path}", errors=_WRITE_ERRORS, answer=OperationResult, tag="documents")
 async def delete_document(request: Request) -> Response:
     """Deletes a document by id; an unknown id is not an error."""
     service = service_of(request)

@@ -48,14 +48,7 @@ from glow_service.errors import AnswerTooLargeError, DeadlineError, RateLimitErr
 from glow_service.search.clock import Deadline
 from glow_service.search.plan import MAX_ANSWER_BYTES, MAX_EXPLAINED_HITS, SearchPlan
 from glow_service.search.render import index_name
-from glow_service.search.request import (
-    SearchRequest,
-    Shape,
-    fault,
-    members_of_address,
-    parameters_of,
-    parsed,
-)
+from glow_service.search.request import SearchRequest, Shape, fault, members_of_address, parameters_of, parsed
 from glow_service.search.why import DocumentSearch
 from glow_service.state import Service, service_of
 

@@ -33,7 +33,7 @@ from glow_service.telemetry.metrics import Metrics
 PROBE_TEXT = "how do honey bees find their way home from a distant field"
 """Query for an index without usable texts; about as long as real queries."""
 _WORDS, PROBE_HITS = 12, 10
-WARMUP_QUERIES = 16
+WARMUP_QUERIES = 4
 """Queries that run before a version is served."""
 
 
@@ -99,8 +99,9 @@ class HeldVersions:
     def _settle(self) -> None:
         """Collects garbage, and excludes what remains from later collections: one of the whole program takes 40 ms."""
         self._settled = time.monotonic()
-        gc.unfreeze()
-        gc.collect()
+        if len(self._held) > 1:  # a start leaves nothing to collect
+            gc.unfreeze()
+            gc.collect()
         gc.freeze()
 
 

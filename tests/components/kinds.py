@@ -33,8 +33,7 @@ KINDS = {
         }
     ),
     "plain": Kind(
-        {"analyzer": "plain", "index": "hnsw"},
-        frozenset({"passages", "learned_sparse", "token_embeddings"}),
+        {"analyzer": "plain", "index": "hnsw"}, frozenset({"passages", "learned_sparse", "token_embeddings"})
     ),
 }
 CASES = [

@@ -220,16 +220,16 @@ def test_a_row_has_one_score_whatever_stands_beside_it_and_however_it_was_found(
 
 def test_compressed_vectors_are_compared_as_they_are_stored(indexes: Indexes, queries: Vectors) -> None:
     index = indexes["ivf-pq"]
-    stored = index.reader()(np.arange(len(index)))
+    stored = index.vectors(np.arange(len(index)))
     np.testing.assert_array_equal(index.search(queries, 10, EXACT)[1], brute_force(stored, queries, 10))
 
 
 def test_what_was_read_of_8_bits_is_stored_again_as_it_was(indexes: Indexes, vectors: Vectors) -> None:
     """Where ranges were learned from some of the vectors, others are cut off; that happens once."""
     first = build_dense(vectors[:2000], "ivf-pq")
-    stored = first.reader()(np.arange(500, 2000))
-    np.testing.assert_array_equal(build_dense(stored, "ivf-pq", like=first).reader()(np.arange(1500)), stored)
-    assert (build_dense(stored, "ivf-pq").reader()(np.arange(1500)) != stored).any()
+    stored = first.vectors(np.arange(500, 2000))
+    np.testing.assert_array_equal(build_dense(stored, "ivf-pq", like=first).vectors(np.arange(1500)), stored)
+    assert (build_dense(stored, "ivf-pq").vectors(np.arange(1500)) != stored).any()
 
 
 def test_threads_search_side_by_side(indexes: Indexes, queries: Vectors) -> None:

@@ -24,14 +24,7 @@ from glow.index.token_embeddings import (
     decode_states,
     encode_states,
 )
-from glow.search import (
-    Reranking,
-    attended_words,
-    rank_hybrid,
-    rank_lexical,
-    rerank,
-    score_unit,
-)
+from glow.search import Reranking, attended_words, rank_hybrid, rank_lexical, rerank, score_unit
 from tests.asked import asked_of
 from tests.made_index import live
 

@@ -150,10 +150,7 @@ MORE = st.sampled_from(
 
 @pytest.fixture(scope="module", params=["ivf-pq", "passages", "learned", "flat"])
 def index(
-    request: pytest.FixtureRequest,
-    build_index: BuildIndex,
-    toy_model: Path,
-    learned_model: Path,
+    request: pytest.FixtureRequest, build_index: BuildIndex, toy_model: Path, learned_model: Path
 ) -> Index:
     """A base with a delta that replaces, adds and deletes."""
     model = learned_model if request.param == "learned" else toy_model

@@ -23,14 +23,7 @@ from glow.training.checkpoint import TEACHER_MAP
 from glow.training.data import Collection, PairBatches, topics_of
 from glow.training.encode import vectors
 from glow.training.run import read_metrics
-from glow.training.teacher import (
-    Aims,
-    TeacherVectors,
-    document_key,
-    open_teacher,
-    query_key,
-    teacher_vectors,
-)
+from glow.training.teacher import Aims, TeacherVectors, document_key, open_teacher, query_key, teacher_vectors
 from glow.training.tower_loss import Objective, ObjectiveConfig, Targets, lexical_part
 from glow.training.towers import reciprocal_ranks
 from research.encoders.train import average

@@ -4,7 +4,7 @@ n   documents
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -186,13 +186,7 @@ class Columns:
         return ((0, self),)
 
     @classmethod
-    def open(
-        cls,
-        folder: Path,
-        documents: int,
-        # Paths in the version with verified checksums; None accepts every file
-        verified: Collection[str] | None = None,
-    ) -> "Columns":
+    def open(cls, folder: Path, documents: int) -> "Columns":
         """Opens `columns/` of an index version."""
         header = read_header(folder / COLUMNS_FOLDER / COLUMNS_HEADER, ColumnsHeader)
         if header.documents != documents:
@@ -201,9 +195,6 @@ class Columns:
                 "rebuild the index"
             )
         target = folder / COLUMNS_FOLDER
-        for name in (VALUES_FILE, ORDER_FILE):
-            if verified is not None and f"{COLUMNS_FOLDER}/{name}" not in verified:
-                raise MismatchError(f"the manifest lacks {COLUMNS_FOLDER}/{name}; rebuild the index")
         data = map_bytes(target / VALUES_FILE)
         fields = {
             field.name: Field(

@@ -34,7 +34,6 @@ from glow.index.ranking import (
     IndexKind,
     RowMask,
     SearchParams,
-    VectorReader,
     best,
     list_count,
     products,
@@ -371,7 +370,3 @@ class MilvusVectors:
         for place, each in enumerate(self._collection.read(rows.tolist(), (VECTOR_FIELD,))):
             vectors[place] = each[VECTOR_FIELD]
         return vectors
-
-    def reader(self) -> VectorReader:
-        """A function that reads stored vectors: rows int64 [m] -> float32 [m, D]."""
-        return self.vectors

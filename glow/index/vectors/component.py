@@ -175,7 +175,7 @@ class Vectors(Component[StoredVectors, DenseView]):
     def merge(self, sources: Sequence[MergeSource], rules: VectorRules, target: Segment) -> None:
         """Indexes the live vectors as they are stored; no precision is lost twice."""
         oldest = sources[0].segment[self]
-        parts = [(each.segment[self].reader(), each.rows(self.per)) for each in sources]
+        parts = [(each.segment[self].vectors, each.rows(self.per)) for each in sources]
         vectors = KeptVectors(parts, oldest.dimensions)
         kind = rules.kind(len(vectors))
         if rules.store is None:

@@ -21,7 +21,6 @@ from glow.index.ranking import (
     IndexKind,
     RowMask,
     SearchParams,
-    VectorReader,
     products,
 )
 
@@ -101,7 +100,10 @@ class DenseIndex:
         # Read by exact searches: 8-bit vectors of `ivf-pq`, and the vectors below the graph of `hnsw`.
         part = {"hnsw": "storage", "ivf-pq": "refine_index"}.get(kind)
         self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
-        self._numbers = self._numbers_in_place() if device == "cpu" and kind != "ivf-pq" else None
+        self._halves: NDArray[np.int16] | None = None  # of `hnsw`: float16 [n, D] in FAISS's memory
+        if kind == "hnsw" and len(self):
+            codes = faiss.rev_swig_ptr(self._stored.codes.data(), len(self) * 2 * self.dimensions)
+            self._halves = codes.view(np.int16).reshape(-1, self.dimensions)
         self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
         self._rescored = RESCORED if int(index.ntotal) < MANY_VECTORS else RESCORED_OF_MANY
         # FAISS allows one search at a time with a GPU's resources, any number on the CPU.
@@ -254,40 +256,21 @@ class DenseIndex:
             raise QueryError(f"an index on {self.device} cannot score given documents")
         return products(self.vectors(rows), vector)
 
-    def reader(self) -> VectorReader:
-        """Returns a function that reads stored vectors: rows int64 [m] -> float32 [m, D].
-
-        Those of `ivf-pq` are decoded, with an error of half a step of the 8 bits.
-        """
-        if self.device != "cpu":
-            raise QueryError("an index on a GPU cannot be read back; open it on the CPU")
-        return self._read
-
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of rows, float32 [m, D]; only if `has_vectors`."""
-        return self._read(rows) if len(rows) else np.empty((0, self.dimensions), np.float32)
+        """The vectors of rows int64 [m], float32 [m, D]; only if `has_vectors`.
 
-    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32]
-        if self._numbers is None:
-            vectors = self._stored.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
-        elif self.kind == "flat":
-            vectors = self._numbers[rows]
-        else:
-            # A sixth of the time of FAISS or numpy: sign, exponent and fraction move to their places in 32 bits.
-            bits = self._numbers[rows].astype(np.int32)
-            bits <<= 13
+        Those of `hnsw` have 16 bits a number, those of `ivf-pq` 8, with an error of half a step.
+        """
+        vectors = np.empty((0, self.dimensions), np.float32)
+        if self._halves is not None:
+            # A sixth of FAISS's or numpy's time: sign, exponent and fraction move to their places in 32 bits.
+            bits = self._halves[rows].astype(np.int32) << 13
             bits &= _NOT_BETWEEN
             vectors = bits.view(np.float32)
             vectors *= _EXPONENTS
+        elif len(rows):
+            vectors = self._stored.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
         return vectors
-
-    def _numbers_in_place(self) -> NDArray[Any]:
-        """FAISS's memory of the vectors, without a copy: float32 [n, D] of `flat`, float16 of `hnsw` as int16."""
-        size, kind = len(self) * int(self._stored.code_size), np.float32 if self.kind == "flat" else np.int16
-        codes = faiss.rev_swig_ptr(self._stored.codes.data(), size) if size else np.empty(0, np.uint8)
-        numbers: NDArray[Any] = codes.view(kind).reshape(len(self), self.dimensions)
-        return numbers
 
     def save(self, path: Path) -> None:
         """Writes the index in CPU form from any device; not during searches."""
@@ -345,7 +328,7 @@ def _kind_of(index: Any) -> IndexKind:
     if index.metric_type == faiss.METRIC_INNER_PRODUCT:
         if isinstance(index, faiss.IndexRefine) and _is_compressed(index):
             return "ivf-pq"
-        if isinstance(index, faiss.IndexHNSWSQ) and _has_codes(index.storage, faiss.ScalarQuantizer.QT_fp16):
+        if isinstance(index, faiss.IndexHNSWSQ):
             return "hnsw"
         if isinstance(index, faiss.IndexFlat):
             return "flat"
@@ -360,15 +343,10 @@ def _is_compressed(index: Any) -> bool:
     base, stored = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
     return (
         isinstance(base, faiss.IndexIVFPQFastScan)
-        and _has_codes(stored, faiss.ScalarQuantizer.QT_8bit)
+        and isinstance(stored, faiss.IndexScalarQuantizer)
+        and stored.sq.qtype == faiss.ScalarQuantizer.QT_8bit
         and index.ntotal == base.ntotal == stored.ntotal
     )
-
-
-def _has_codes(index: Any, kind: int) -> bool:
-    """Whether an index holds vectors as codes of a kind of FAISS's scalar quantizer."""
-    stored = faiss.downcast_index(index)
-    return isinstance(stored, faiss.IndexScalarQuantizer) and stored.sq.qtype == kind
 
 
 def _reason(error: RuntimeError) -> str:

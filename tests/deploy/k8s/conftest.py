@@ -108,8 +108,7 @@ def build_own(text: str, folder: Path) -> System:
 
 
 @pytest.fixture(
-    scope="session",
-    params=[*OVERLAYS, *(f"docs: {name}" for name in COMPONENTS), "gpu with a query log"],
+    scope="session", params=[*OVERLAYS, *(f"docs: {name}" for name in COMPONENTS), "gpu with a query log"]
 )
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
     """One overlay or example of the page after the other."""

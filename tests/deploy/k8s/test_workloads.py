@@ -25,13 +25,7 @@ from glow_service.settings import ENV_PREFIX, Settings, settings_table
 from glow_service.telemetry.metrics import Metrics
 from glow_service.telemetry.query_log import QueryLog
 from tests.deploy.k8s.conftest import K8S, PAGE, only, read
-from tests.deploy.k8s.test_manifests import (
-    LEAST_RIGHTS,
-    VERSIONS,
-    assert_few_rights,
-    claims,
-    validate,
-)
+from tests.deploy.k8s.test_manifests import LEAST_RIGHTS, VERSIONS, assert_few_rights, claims, validate
 
 DOCKER = K8S.parent / "docker"
 RAY_JOB = K8S / "ray" / "build.yaml"
