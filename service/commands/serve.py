@@ -5,6 +5,7 @@ an artifact, a device or the port; see the log).
 """
 
 import asyncio
+import ctypes
 import gc
 import logging
 import multiprocessing
@@ -198,6 +199,7 @@ BACKLOG = 2_048
 """Most connections that wait to be accepted."""
 MAX_HEAD_BYTES = 64 << 10
 """Largest request line and headers, in bytes."""
+_M_ARENA_MAX = -8
 KEEP_ALIVE_S = 75
 """How long an idle connection stays open, in seconds: longer than the 60 s of ALB, ingress-nginx and our HAProxy."""
 HTTP: dict[str, Any] = {
@@ -282,6 +284,8 @@ def _run(settings: Settings) -> int:
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: not any(each in record.getMessage() for each in _NO_NEWS)
     )
+    with suppress(OSError, AttributeError):  # not glibc, which keeps free memory for each thread: a fifth of it
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     listening = _listen(settings)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     fields = {"url": f"http://{host}:{settings.port}", "workers": settings.processes}

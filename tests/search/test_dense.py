@@ -242,7 +242,7 @@ def test_threads_search_side_by_side(indexes: Indexes, queries: Vectors) -> None
 
 def test_selectors_outlive_their_call(indexes: Indexes, vectors: Vectors, queries: Vectors) -> None:
     """FAISS holds bare pointers into numpy's memory."""
-    for seed in range(30):
+    for seed in range(5):
         allowed = mask_of(0.01, seed)
         gc.collect()
         rows = indexes["hnsw"].search(queries, 10, allowed=allowed)[1]
