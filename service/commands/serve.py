@@ -284,7 +284,7 @@ def _run(settings: Settings) -> int:
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: not any(each in record.getMessage() for each in _NO_NEWS)
     )
-    with suppress(OSError, AttributeError):  # not glibc, which keeps free memory for each thread: a fifth of it
+    with suppress(OSError, AttributeError):  # not glibc, which would keep free memory for each thread
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     listening = _listen(settings)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

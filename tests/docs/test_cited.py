@@ -14,7 +14,8 @@ RAW: dict[str, dict[str, Any]] = json.loads(
     gzip.decompress((RESULTS / "default-model.queries.json.gz").read_bytes())
 )
 """Dataset -> `queries` (ids), and row of README's table -> measure -> value of each query."""
-SERVERS = json.loads((RESULTS / "serving-peers.json").read_bytes())["rows"]
+PEERS = json.loads((RESULTS / "serving-peers.json").read_bytes())["rows"]
+SERVERS = [row for row in PEERS if row["clients"] == 8]
 QUALITY = (RESULTS / "quality.md").read_text(encoding="utf-8")
 SETS = {"tldr": 2906, "MedQuAD": 1422, "cranfield": 225, "LiveQA": 55}
 PAGE_NAMES = {"tldr": "tldr dev", "MedQuAD": "medquad dev", "LiveQA": "liveqa-dev", "cranfield": "cranfield"}
