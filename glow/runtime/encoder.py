@@ -21,13 +21,13 @@ from glow.text import WeightedTokens, batches_by_length, pad
 
 Device = Literal["cpu", "cuda"]
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-_SLOWER = ["SkipLayerNormFusion"]  # on a CPU, a norm takes a quarter of the time of its fusion with a sum
+_SLOWER = {"cpu": ["SkipLayerNormFusion"]}  # a norm takes a quarter of the time of its fusion with a sum
 _ONLY_ON_CPUS = b"MatMulIntegerToFloat"  # ONNX Runtime would compute it on the CPU, in silence
 
 
 def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxruntime.InferenceSession:
     """Opens an ONNX file on one device; one intra-op thread suits a service whose requests run side by side."""
-    provider = _PROVIDERS[device]
+    provider, slower = _PROVIDERS[device], _SLOWER.get(device)
     available = onnxruntime.get_available_providers()
     if provider not in available:
         raise DeviceError(
@@ -44,7 +44,7 @@ def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxru
             raise DeviceError(f"{path.name} is int8, which only CPUs compute; export fp16 (docs/models.md)")
         onnxruntime.preload_dlls()  # of the packages of NVIDIA, which are not on the system's path of libraries
     try:
-        session = onnxruntime.InferenceSession(path, options, [provider], disabled_optimizers=_SLOWER)
+        session = onnxruntime.InferenceSession(path, options, [provider], disabled_optimizers=slower)
     except Exception as error:  # onnxruntime's own exception types are not public
         kind = DeviceError if device == "cuda" else FormatError
         raise kind(f"cannot open {path.name} on {device}: {error}") from error
