@@ -46,7 +46,7 @@ BOUNDS = {
     "product": 47_023,
     "tests": 41_423,
     "research": 3_532,
-    "benchmarks": 3_312,
+    "benchmarks": 3_311,
     "scripts": 1_322,
     "the rest of glow": 1_571,
     "files of the product": 236,
